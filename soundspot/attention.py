@@ -1,0 +1,101 @@
+"""The attention module (paper Sec. 3.2, Eqs. 3-5) and its ablations (Tables 5 and S5).
+
+Axes: b batch, c visual channels (c_v), h w the feature grid, d dimensions of the representation.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+EPSILON = 1e-10
+
+
+class Attended(NamedTuple):
+    """What the attention module hands on.
+
+    Attributes:
+        similarity: S, the localisation map.
+        f_av: The audio-visual representation.
+    """
+
+    similarity: Float[Tensor, "b h w"]
+    f_av: Float[Tensor, "b d"]
+
+
+def similarity(f_a: Float[Tensor, "b c"], f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
+    """Eq. 3: the cosine between the transformed sound and every location of the frame."""
+    return torch.einsum("bc,bchw->bhw", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1))
+
+
+def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
+    """Eq. 5: stretch every map to [0, 1]."""
+    low, high = s.amin(dim=(1, 2), keepdim=True), s.amax(dim=(1, 2), keepdim=True)
+    return (s - low) / (high - low + EPSILON)
+
+
+def spatial_softmax(s: Float[Tensor, "b h w"], temperature: float = 1.0) -> Float[Tensor, "b h w"]:
+    """Weights that sum to one over the grid."""
+    return (s.flatten(1) / temperature).softmax(dim=1).view_as(s)
+
+
+SCALINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "minmax": min_max,
+    "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "softmax": spatial_softmax,
+    "relu+softmax": lambda s: spatial_softmax(F.relu(s)),
+}
+
+
+def attended_sum(
+    weights: Float[Tensor, "b h w"], f_v: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "b c"]:
+    """Eq. 4: the visual feature summed over the grid under the given weights."""
+    return torch.einsum("bhw,bchw->bc", weights, f_v)
+
+
+def attend(
+    f_a: Float[Tensor, "b c"],
+    f_v: Float[Tensor, "b c h w"],
+    scaling: str = "minmax",
+    fusion: str = "attention",
+) -> Attended:
+    """Find where the sound is (S) and gather what is there (f_av).
+
+    Args:
+        f_a: The transformed audio feature g(f_a).
+        f_v: The visual feature, not normalised.
+        scaling: A key of SCALINGS: how S becomes weights (Table 5).
+        fusion: A key of FUSIONS. All but "attention" ignore the map and fuse the sound with the
+            spatial mean of the frame (Table S5); the map stays the cosine similarity.
+    """
+    s = similarity(f_a, f_v)
+    return Attended(s, FUSIONS[fusion](s, f_a, f_v, scaling))
+
+
+def _by_attention(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
+    return attended_sum(SCALINGS[scaling](s), f_v)
+
+
+def _by_concatenation(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
+    return torch.cat([f_a, f_v.mean(dim=(2, 3))], dim=1)
+
+
+def _by_product(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
+    return f_a * f_v.mean(dim=(2, 3))
+
+
+def _by_sum(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
+    return f_a + f_v.mean(dim=(2, 3))
+
+
+FUSIONS: dict[str, Callable[[Tensor, Tensor, Tensor, str], Tensor]] = {
+    "attention": _by_attention,
+    "concatenation": _by_concatenation,
+    "product": _by_product,
+    "sum": _by_sum,
+}

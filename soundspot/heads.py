@@ -1,0 +1,51 @@
+"""The small trained networks around the attention module (paper Secs. 3.2 and 4.2).
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), d dimensions.
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class AudioTransform(nn.Module):
+    """g of the paper: FC-ReLU-FC on every patch's embedding, then the mean over the patches."""
+
+    def __init__(self, c_a: int, c_v: int = 512) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, c_v))
+
+    def forward(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b c"]:
+        """Bring a sound into the space of the visual feature."""
+        transformed: Tensor = self.layers(f_a)
+        return transformed.mean(dim=1)
+
+
+class Projector(nn.Sequential):
+    """MLP of the paper, SimSiam's projector: batch norm everywhere, none of it affine at the end.
+
+    The linear layers have no bias: the batch norm behind each would cancel it.
+    """
+
+    def __init__(self, c_in: int = 512, hidden: int = 2048, out: int = 2048) -> None:
+        super().__init__(
+            nn.Linear(c_in, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, out, bias=False),
+            nn.BatchNorm1d(out, affine=False),
+        )
+
+
+class Predictor(nn.Sequential):
+    """Pred of the paper, SimSiam's bottleneck predictor."""
+
+    def __init__(self, dim: int = 2048, hidden: int = 512) -> None:
+        super().__init__(
+            nn.Linear(dim, hidden, bias=False),
+            nn.BatchNorm1d(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, dim),
+        )

@@ -1,0 +1,26 @@
+"""One line a method: its name, its config and its module.
+
+A new method is one file with a Method and its config, and one line here.
+"""
+
+from typing import Any, NamedTuple
+
+from soundspot.methods.method import Method
+from soundspot.methods.sspl import SSPL, SSPLConfig
+
+
+class MethodSpec(NamedTuple):
+    """How a method is built.
+
+    Attributes:
+        config: Its dataclass of switches.
+        module: Takes the config.
+    """
+
+    config: type[Any]
+    module: type[Method]
+
+
+METHODS: dict[str, MethodSpec] = {
+    "sspl": MethodSpec(SSPLConfig, SSPL),
+}

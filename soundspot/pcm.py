@@ -1,0 +1,190 @@
+"""The predictive coding module (paper Sec. 3.3; supplement A, Algorithm S1).
+
+Vision predicts sound from the top level down, the prediction errors travel back up, and after T
+rounds the top level has become a visual feature that knows what is being heard.
+
+Axes: b batch, c visual channels (c_v), a audio channels (c_a), h w the grid of level L = 3.
+Levels: r_3 lives on the h x w grid, r_2 on half of it, r_1 on a quarter; level 0 is the sound.
+T counts the initialising pass (t = 0 in Algorithm S1) and the T - 1 recursive cycles after it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+A_INIT = 1.0
+B_INIT = 0.5
+
+
+class PCMOutput(NamedTuple):
+    """What PCM hands on.
+
+    Attributes:
+        f_v: The new visual feature, the paper's f̃_v.
+        e_0: The error of the last prediction of the audio feature, e_0(T).
+    """
+
+    f_v: Float[Tensor, "b c h w"]
+    e_0: Float[Tensor, "b a"]
+
+
+class _State(NamedTuple):
+    r_1: Tensor
+    r_2: Tensor
+    r_3: Tensor
+    e_0: Tensor
+
+
+class _StepNorms(nn.Module):
+    """The batch norms of one pass: below the top in feedback, at every level in feedforward."""
+
+    def __init__(self, c_v: int) -> None:
+        super().__init__()
+        self.feedback_1 = nn.BatchNorm2d(c_v)
+        self.feedback_2 = nn.BatchNorm2d(c_v)
+        self.feedforward_1 = nn.BatchNorm2d(c_v)
+        self.feedforward_2 = nn.BatchNorm2d(c_v)
+        self.feedforward_3 = nn.BatchNorm2d(c_v)
+
+
+class PCM(nn.Module):
+    """Feedback predictions and feedforward errors, alternating for T passes.
+
+    Args:
+        c_v: Channels of the visual feature and of all three levels.
+        c_a: Channels of the audio feature.
+        cycles: T of the paper. It fixes how many sets of batch norms are learned.
+    """
+
+    def __init__(self, c_v: int = 512, c_a: int = 128, cycles: int = 5) -> None:
+        super().__init__()
+        if cycles < 1:
+            raise ValueError(f"PCM needs at least one pass, not T={cycles}")
+        # Feedback connections W_{l+1,l}: predictions travel down.
+        self.w_32 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
+        self.w_21 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
+        self.w_10 = nn.Conv2d(c_v, c_a, 1)
+        # Feedforward connections W_{l-1,l}: errors travel up.
+        self.w_01 = nn.ConvTranspose2d(c_a, c_v, 1, bias=False)
+        self.w_12 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
+        self.w_23 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
+        # a_l and b_l for l = 1, 2, 3: one value a channel, kept positive by a ReLU where used.
+        self.a = nn.ParameterList(torch.full((c_v, 1, 1), A_INIT) for _ in range(3))
+        self.b = nn.ParameterList(torch.full((c_v, 1, 1), B_INIT) for _ in range(3))
+        self.norms = nn.ModuleList(_StepNorms(c_v) for _ in range(cycles))
+        self.output = nn.Conv2d(c_v, c_v, 1)
+
+    def forward(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b a"],
+        cycles: int | None = None,
+    ) -> PCMOutput:
+        """Refine a visual feature by the sound.
+
+        Args:
+            f_v: The frozen visual feature; the grid must be at least 7 x 7.
+            f_a: The audio feature, L2-normalised.
+            cycles: T for this call; default: the T the module was built with. A larger T reuses
+                the last pass's batch norms.
+        """
+        for state in self._passes(f_v, f_a, cycles):
+            last = state
+        return PCMOutput(self.output(last.r_3), last.e_0)
+
+    def trace(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b a"],
+        cycles: int | None = None,
+    ) -> list[PCMOutput]:
+        """The output as it would be after t = 1, 2, ..., T passes (the paper's Fig. 6)."""
+        return [
+            PCMOutput(self.output(state.r_3), state.e_0) for state in self._passes(f_v, f_a, cycles)
+        ]
+
+    def _passes(self, f_v: Tensor, f_a: Tensor, cycles: int | None) -> Iterator[_State]:
+        if min(f_v.shape[-2:]) < 7:
+            raise ValueError(f"PCM needs a grid of at least 7 x 7, not {tuple(f_v.shape[-2:])}")
+        total = len(self.norms) if cycles is None else cycles
+        if total < 1:
+            raise ValueError(f"PCM needs at least one pass, not T={total}")
+        state = self._initialise(f_v, f_a)
+        yield state
+        for t in range(1, total):
+            state = self._cycle(state, f_v, f_a, self._norms_of(t))
+            yield state
+
+    def _norms_of(self, t: int) -> _StepNorms:
+        """The batch norms of pass t; beyond the trained T the last ones go on."""
+        norms = self.norms[min(t, len(self.norms) - 1)]
+        assert isinstance(norms, _StepNorms)
+        return norms
+
+    def _initialise(self, f_v: Tensor, f_a: Tensor) -> _State:
+        """The first pass: every level starts as the activated prediction from above."""
+        norms = self._norms_of(0)
+        r_3 = f_v
+        r_2 = F.gelu(norms.feedback_2(self._predict(self.w_32, r_3)))
+        r_1 = F.gelu(norms.feedback_1(self._predict(self.w_21, r_2)))
+        return self._feedforward(r_1, r_2, r_3, p_1=r_1, p_2=r_2, f_a=f_a, norms=norms)
+
+    def _cycle(self, state: _State, f_v: Tensor, f_a: Tensor, norms: _StepNorms) -> _State:
+        """One recursive cycle; the linear predictions serve the update and the error alike."""
+        r_3 = F.gelu(self._blend(3, state.r_3, f_v))
+        p_2 = self._predict(self.w_32, r_3)
+        r_2 = F.gelu(norms.feedback_2(self._blend(2, state.r_2, p_2)))
+        p_1 = self._predict(self.w_21, r_2)
+        r_1 = F.gelu(norms.feedback_1(self._blend(1, state.r_1, p_1)))
+        return self._feedforward(r_1, r_2, r_3, p_1=p_1, p_2=p_2, f_a=f_a, norms=norms)
+
+    @staticmethod
+    def _predict(w: nn.Conv2d, r: Tensor) -> Tensor:
+        """Eq. 9: p_l = (W_{l+1,l})^T r_{l+1}; the pooling brings it to the grid below."""
+        return F.max_pool2d(w(r), 2)
+
+    def _blend(self, level: int, r: Tensor, p: Tensor) -> Tensor:
+        """The argument of φ in Eq. 10: (1 - b_l) r_l(t-1) + b_l p_l(t)."""
+        return torch.lerp(r, p, F.relu(self.b[level - 1]))
+
+    def _correct(self, level: int, r: Tensor, error: Tensor) -> Tensor:
+        """The argument of φ in Eq. 12: r_l + a_l (W_{l-1,l})^T e_{l-1}, W already applied."""
+        return torch.addcmul(r, F.relu(self.a[level - 1]), error)
+
+    def _feedforward(
+        self,
+        r_1: Tensor,
+        r_2: Tensor,
+        r_3: Tensor,
+        *,
+        p_1: Tensor,
+        p_2: Tensor,
+        f_a: Tensor,
+        norms: _StepNorms,
+    ) -> _State:
+        """Eqs. 11 and 12 from the bottom up: each error corrects the level above it."""
+        p_0 = F.gelu(self.w_10(r_1)).mean(dim=(2, 3))
+        e_0 = f_a - p_0
+        up_0 = self.w_01(e_0[:, :, None, None].expand(-1, -1, *r_1.shape[-2:]))
+        r_1 = F.gelu(norms.feedforward_1(self._correct(1, r_1, up_0)))
+        up_1 = _upward(self.w_12, r_1 - p_1, r_2.shape[-2:])
+        r_2 = F.gelu(norms.feedforward_2(self._correct(2, r_2, up_1)))
+        up_2 = _upward(self.w_23, r_2 - p_2, r_3.shape[-2:])
+        r_3 = F.gelu(norms.feedforward_3(self._correct(3, r_3, up_2)))
+        return _State(r_1, r_2, r_3, e_0)
+
+
+def _upward(w: nn.ConvTranspose2d, error: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
+    """Carry an error to the grid above by a 3 x 3 transposed convolution.
+
+    An odd grid 2n + 1 is reached by stride 2 (3 -> 7), an even one by bilinear up-sampling first
+    (7 -> 14). The weights have one shape in both cases, so a trained PCM fits any grid.
+    """
+    if all(above == 2 * below + 1 for above, below in zip(size, error.shape[-2:], strict=True)):
+        return F.conv_transpose2d(error, w.weight, stride=2)
+    error = F.interpolate(error, size=tuple(size), mode="bilinear", align_corners=True)
+    return F.conv_transpose2d(error, w.weight, padding=1)
