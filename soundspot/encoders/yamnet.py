@@ -1,0 +1,144 @@
+"""YAMNet as the audio encoder f_a: MobileNet-v1 on log-mel patches, trained on AudioSet.
+
+Axes: b batch, samples at 16 kHz, patches of the waveform, n patches of all waveforms together,
+c channels, h frames, w mel bands.
+"""
+
+import io
+import zipfile
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from soundspot.encoders.tflite import Layer, read_layers
+from soundspot.errors import SoundspotError
+from soundspot.logmel import YAMNET_LOGMEL, log_mel_patches, stretch
+
+CHANNELS = 1024
+CLASSES = 521
+STEM = 32
+# (output channels, stride) of the depthwise-separable blocks.
+BLOCKS = (
+    (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1),
+    (512, 1), (512, 1), (1024, 2), (1024, 1),
+)  # fmt: skip
+LABELS_FILE = "yamnet_label_list.txt"
+
+
+def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """TensorFlow's "SAME" padding along one axis: (before, after), the odd pixel going after.
+
+    PyTorch's symmetric padding of 1 differs from it for stride 2 on an even size: (0, 1) here.
+    """
+    outputs = -(-size // stride)
+    total = max((outputs - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+class SameConv2d(nn.Conv2d):
+    """A 3x3 convolution with TensorFlow's "SAME" padding."""
+
+    def __init__(self, c_in: int, c_out: int, stride: int, groups: int = 1) -> None:
+        super().__init__(c_in, c_out, kernel_size=3, stride=stride, groups=groups)
+
+    def forward(self, input: Float[Tensor, "n c_in h w"]) -> Float[Tensor, "n c_out h_out w_out"]:
+        """Pads by the input's own size, then convolves."""
+        height, width = input.shape[2:]
+        top, bottom = same_padding(height, 3, self.stride[0])
+        left, right = same_padding(width, 3, self.stride[1])
+        return super().forward(F.pad(input, (left, right, top, bottom)))
+
+
+class SeparableBlock(nn.Module):
+    """A 3x3 convolution within each channel, then a 1x1 convolution across channels."""
+
+    def __init__(self, c_in: int, c_out: int, stride: int) -> None:
+        super().__init__()
+        self.depthwise = SameConv2d(c_in, c_in, stride, groups=c_in)
+        self.pointwise = nn.Conv2d(c_in, c_out, kernel_size=1)
+
+    def forward(self, x: Float[Tensor, "n c_in h w"]) -> Float[Tensor, "n c_out h_out w_out"]:
+        """Each of the two convolutions is followed by ReLU6."""
+        return F.relu6(self.pointwise(F.relu6(self.depthwise(x))))
+
+
+class YAMNet(nn.Module):
+    """YAMNet, its batch norms folded into the convolutions as in the public TFLite file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = SameConv2d(1, STEM, stride=2)
+        widths = (STEM, *(width for width, _ in BLOCKS))
+        self.blocks = nn.Sequential(
+            *(
+                SeparableBlock(c_in, c_out, stride)
+                for c_in, (c_out, stride) in zip(widths, BLOCKS, strict=False)
+            )
+        )
+        self.classifier = nn.Linear(CHANNELS, CLASSES)
+
+    def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 1024"]:
+        """Embeds each 0.96 s of mono 16 kHz sound; any loudness, for it is stretched first."""
+        patches = log_mel_patches(stretch(waveform), YAMNET_LOGMEL)
+        return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
+
+    def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 1024"]:
+        """The average of the last layer over time and frequency."""
+        features: Tensor = self.blocks(F.relu6(self.stem(patches.unsqueeze(1))))
+        return features.mean(dim=(2, 3))
+
+    def classify(self, embedding: Float[Tensor, "*patch 1024"]) -> Float[Tensor, "*patch 521"]:
+        """Independent scores in 0..1 of the AudioSet classes, in the order of `class_names`."""
+        return torch.sigmoid(self.classifier(embedding))
+
+    def train(self, mode: bool = True) -> "YAMNet":
+        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        return super().train(False)
+
+
+def from_tflite(data: bytes) -> dict[str, Tensor]:
+    """Converts lite-model_yamnet_classification_tflite_1.tflite (int8) to float tensors."""
+    layers = read_layers(data)
+    # The first linear layer is the file's own mel matrix, which logmel.py computes.
+    kinds = ["linear", "conv", *["depthwise", "conv"] * len(BLOCKS), "linear"]
+    if [layer.kind for layer in layers] != kinds:
+        raise SoundspotError(
+            f"Expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
+            f"a classifier) in the TFLite file, but it has {len(layers)} in another order."
+        )
+    names = ["stem"]
+    for number in range(len(BLOCKS)):
+        names += [f"blocks.{number}.depthwise", f"blocks.{number}.pointwise"]
+    names.append("classifier")
+    state = {}
+    for name, layer in zip(names, layers[1:], strict=True):
+        state[f"{name}.weight"] = _torch_order(layer)
+        state[f"{name}.bias"] = torch.from_numpy(layer.bias)
+    return state
+
+
+def _torch_order(layer: Layer) -> Tensor:
+    weight = torch.from_numpy(layer.weight)
+    if layer.kind == "conv":  # out h w in -> out in h w
+        return weight.permute(0, 3, 1, 2).contiguous()
+    if layer.kind == "depthwise":  # 1 h w channels -> channels 1 h w
+        return weight.permute(3, 0, 1, 2).contiguous()
+    return weight
+
+
+def class_names(data: bytes) -> list[str]:
+    """The names of the 521 classes, from the zip archive at the end of the TFLite file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = archive.read(LABELS_FILE).decode("utf-8").splitlines()
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+        raise SoundspotError(
+            f"Expected {LABELS_FILE} zipped at the end of YAMNet's TFLite file: {error}."
+        ) from error
+    if len(names) != CLASSES:
+        raise SoundspotError(
+            f"Expected {CLASSES} class names in {LABELS_FILE}, but {len(names)} came."
+        )
+    return names
