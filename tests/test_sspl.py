@@ -21,7 +21,7 @@ def batch(b=11, grid=7):
     )
 
 
-def variants():
+def _variants():
     yield SMALL
     yield dataclasses.replace(SMALL, pcm=True)
     yield dataclasses.replace(SMALL, visual_conv=True, alignment=0.5)
@@ -46,7 +46,7 @@ def test_loss_equals_the_paper_from_features_to_eq_7():
     assert model(data).loss.item() == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("config", variants())
+@pytest.mark.parametrize("config", list(_variants()))
 def test_gradients_reach_every_trained_parameter(config):
     model = SSPL(config)
     model(batch()).loss.backward()

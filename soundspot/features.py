@@ -1,0 +1,445 @@
+"""Frozen features on disk: what the encoders say of every frame and sound, computed once.
+
+A cache is a folder of .npy shards beside `features.json`, which says what made them: encoders and
+the digest of their weights, augmentations, pair set, code version. Whatever differs is refused.
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from soundspot import weights
+from soundspot.config import choose, plain
+from soundspot.encoders import ENCODERS, build_encoder
+from soundspot.errors import SoundspotError
+from soundspot.pairs import Pair, PairSet
+from soundspot.views import (
+    DEFAULT_AUGMENTATIONS,
+    check_augmentations,
+    evaluation_view,
+    random_view,
+    view_generator,
+)
+
+CODE_VERSION = 1  # raise it when the same inputs would give other features
+SHARD_FRAMES = 256
+ENCODE_BATCH = 16
+DESCRIPTION = "features.json"
+
+
+class Batch(NamedTuple):
+    """What a method learns from.
+
+    Attributes:
+        f_v1: Visual feature of the first view.
+        f_v2: Visual feature of the second view.
+        f_a: Audio embeddings, one a patch.
+        cls: Class index, or -1 where there is none; only label-guided baselines may look.
+    """
+
+    f_v1: Float[Tensor, "b c h w"]
+    f_v2: Float[Tensor, "b c h w"]
+    f_a: Float[Tensor, "b p a"]
+    cls: Int[Tensor, "b"]
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What to compute.
+
+    Attributes:
+        visual: Name of the visual encoder.
+        audio: Name of the audio encoder.
+        pretrained: False takes random encoder weights (the paper's Table 3, a and c).
+        views: Augmented views kept a training frame (K); 0 keeps none: they are drawn and encoded
+            anew in every epoch, which is exact and slow.
+        augmentations: How they are drawn.
+        seed: Of the views, and of random weights.
+    """
+
+    visual: str = "vgg16"
+    audio: str = "yamnet"
+    pretrained: bool = True
+    views: int = 8
+    augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names before any work starts."""
+        for modality, name in (("visual", self.visual), ("audio", self.audio)):
+            table = {n: e for n, e in ENCODERS.items() if e.modality == modality}
+            choose(f"{modality} encoder", name, table)
+        check_augmentations(self.augmentations)
+        if self.views < 0 or self.views == 1:
+            raise SoundspotError(
+                f"features.views={self.views}: two views at least are needed to predict each "
+                "other, or 0 to encode them anew in every epoch"
+            )
+
+
+class Encoders(NamedTuple):
+    """The frozen pair; `digest` names their weights."""
+
+    visual: nn.Module
+    audio: nn.Module
+    digest: str
+
+
+def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
+    """Where a pair set keeps the features of a spec: a folder of its own for each."""
+    name = hashlib.sha256(json.dumps(plain(spec), sort_keys=True).encode()).hexdigest()[:8]
+    return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
+
+
+def load_encoders(spec: FeatureSpec) -> Encoders:
+    """The encoders a spec names, pretrained or (seeded) random."""
+    if spec.pretrained:
+        visual, audio = weights.pretrained(spec.visual), weights.pretrained(spec.audio)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(spec.seed)
+            visual, audio = build_encoder(spec.visual, None), build_encoder(spec.audio, None)
+    visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Encoders(visual, audio, _digest(visual.state_dict(), audio.state_dict()))
+
+
+def _digest(*states: Mapping[str, Tensor]) -> str:
+    sha = hashlib.sha256()
+    for state in states:
+        for name, tensor in sorted(state.items()):
+            sha.update(name.encode())
+            sha.update(tensor.contiguous().numpy().tobytes())
+    return sha.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a cache will hold, known before the first frame is read.
+
+    Attributes:
+        sounds: Paths of the sounds, in row order.
+        train_frames: Frames that get K augmented views.
+        eval_frames: Frames that get the one evaluation view.
+    """
+
+    sounds: tuple[str, ...]
+    train_frames: tuple[str, ...]
+    eval_frames: tuple[str, ...]
+
+
+def plan(pairs: PairSet, splits: Sequence[str] | None = None) -> Plan:
+    """Every sound, K views of frames to learn from, the whole frame where there are boxes.
+
+    Args:
+        pairs: The pair set.
+        splits: Only these; default: all.
+    """
+    wanted = pairs.splits() if splits is None else list(splits)
+    rows = [pair for split in wanted for pair in pairs.select(split)]
+    pool = [sound.audio for sound in pairs.sounds if sound.split in wanted]
+    audio = [pair.audio for pair in rows if pair.audio is not None]
+    return Plan(
+        sounds=_unique([*audio, *pool]),
+        train_frames=_unique([pair.frame for pair in rows if pair.boxes is None]),
+        eval_frames=_unique([pair.frame for pair in rows if pair.boxes is not None]),
+    )
+
+
+def _unique(items: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+class _Shard(NamedTuple):
+    """One file of the cache: what it holds and how to compute one of its batches."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: type[np.generic]
+    compute: Callable[[slice], NDArray[Any]]
+
+
+def encode(
+    pairs: PairSet,
+    folder: Path,
+    spec: FeatureSpec,
+    splits: Sequence[str] | None = None,
+    advance: Callable[[int], None] = lambda done: None,
+) -> "FeatureCache":
+    """Compute what is missing of a cache; safe to kill, to repeat and to run in parallel.
+
+    Args:
+        pairs: The pair set.
+        folder: The cache.
+        spec: What to compute.
+        splits: Only these splits; default: all.
+        advance: Told after every batch how many views or sounds it held.
+    """
+    encoders = load_encoders(spec)
+    todo = plan(pairs, splits)
+    _describe(folder, pairs, spec, encoders.digest, todo)
+    shards = list(_shards(folder, pairs, spec, encoders, todo))
+    # Two rounds: the first takes whatever no other process holds, the second waits for the rest.
+    for wait in (False, True):
+        for shard in shards:
+            with _claimed(shard.path, wait) as mine:
+                if not mine:
+                    continue
+                if shard.path.exists():
+                    advance(shard.shape[0] if not wait else 0)
+                else:
+                    _write_shard(shard, advance)
+    return FeatureCache.open(folder, pairs, spec, encoders.digest)
+
+
+def size_on_disk(spec: FeatureSpec, todo: Plan) -> int:
+    """Bytes that a cache will take, to be said before it is made."""
+    grid = (224 // 16) ** 2 * ENCODERS[spec.visual].channels * 2
+    sound = 3 * ENCODERS[spec.audio].channels * 4
+    frames = len(todo.train_frames) * spec.views + len(todo.eval_frames)
+    return frames * grid + len(todo.sounds) * sound
+
+
+def views_and_sounds(spec: FeatureSpec, todo: Plan) -> int:
+    """How many encoder passes a cache takes: the total of its progress bar."""
+    return len(todo.sounds) + len(todo.eval_frames) + len(todo.train_frames) * spec.views
+
+
+def _describe(folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> None:
+    description = _description(pairs, spec, digest, todo)
+    path = folder / DESCRIPTION
+    if path.exists():
+        _refuse_stale(path, description)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_atomically(path, json.dumps(description, indent=1).encode())
+
+
+def _description(pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> dict[str, Any]:
+    return {
+        "code_version": CODE_VERSION,
+        "spec": plain(spec),
+        "weights": digest,
+        "pairs": pairs.fingerprint(),
+        "sounds": list(todo.sounds),
+        "train_frames": list(todo.train_frames),
+        "eval_frames": list(todo.eval_frames),
+    }
+
+
+def _refuse_stale(path: Path, expected: Mapping[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SoundspotError(f"{path} is damaged; delete {path.parent} and encode again") from error
+    for key, value in expected.items():
+        if found.get(key) != value:
+            was = json.dumps(found.get(key))[:80]
+            now = json.dumps(value)[:80]
+            raise SoundspotError(
+                f"the feature cache {path.parent} is stale: its {key} is {was}, now it is {now}; "
+                "encode into another folder, or delete this one"
+            )
+
+
+def _shards(
+    folder: Path, pairs: PairSet, spec: FeatureSpec, encoders: Encoders, todo: Plan
+) -> Iterator[_Shard]:
+    """The files of a cache, cheapest and most needed first."""
+
+    def audio(rows: slice) -> NDArray[Any]:
+        waves = np.stack([pairs.waveform(path) for path in todo.sounds[rows]])
+        embedded: Tensor = encoders.audio(torch.from_numpy(waves))
+        return embedded.numpy()
+
+    def visual(frames: Sequence[str], make: Callable[[Tensor, int], Tensor]) -> NDArray[Any]:
+        batch = torch.stack(
+            [
+                make(torch.from_numpy(pairs.frame(frame)).permute(2, 0, 1), i)
+                for i, frame in enumerate(frames)
+            ]
+        )
+        feature: Tensor = encoders.visual(batch.contiguous(memory_format=torch.channels_last))
+        return feature.permute(0, 2, 3, 1).half().numpy()
+
+    with torch.inference_mode():
+        if todo.sounds:
+            row = audio(slice(0, 1)).shape[1:]
+            yield _Shard(folder / "audio.npy", (len(todo.sounds), *row), np.float32, audio)
+    grid = (14, 14, ENCODERS[spec.visual].channels)
+    for name, frames, view in (
+        ("eval", todo.eval_frames, None),
+        *((f"view{k:02d}", todo.train_frames, k) for k in range(spec.views)),
+    ):
+        for start in range(0, len(frames), SHARD_FRAMES):
+            block = frames[start : start + SHARD_FRAMES]
+
+            def compute(
+                rows: slice, block: Sequence[str] = block, view: int | None = view, at: int = start
+            ) -> NDArray[Any]:
+                def make(frame: Tensor, i: int) -> Tensor:
+                    if view is None:
+                        return evaluation_view(frame)
+                    rng = view_generator(spec.seed, view, at + rows.start + i)
+                    return random_view(frame, spec.augmentations, rng)
+
+                return visual(block[rows], make)
+
+            path = folder / f"{name}-{start // SHARD_FRAMES:05d}.npy"
+            yield _Shard(path, (len(block), *grid), np.float16, compute)
+
+
+def _write_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
+    rows = np.empty(shard.shape, shard.dtype)
+    with torch.inference_mode():
+        for start in range(0, len(rows), ENCODE_BATCH):
+            part = slice(start, min(start + ENCODE_BATCH, len(rows)))
+            rows[part] = shard.compute(part)
+            advance(part.stop - part.start)
+    temporary = shard.path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.save(file, rows)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(shard.path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise SoundspotError(f"cannot write {shard.path}: {error.strerror}") from error
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+@contextmanager
+def _claimed(path: Path, wait: bool) -> Iterator[bool]:
+    """Hold a shard's lock; the kernel frees it if we die. Yields False if another holds it."""
+    lock = path.parent / ".locks" / path.name
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+class FeatureCache:
+    """A complete cache, read by memory map.
+
+    Attributes:
+        audio: Embeddings of every sound.
+        sound_rows: Path of a sound -> its row.
+        spec: What made it.
+        weights: Digest of the encoder weights.
+    """
+
+    def __init__(self, folder: Path, description: Mapping[str, Any], spec: FeatureSpec) -> None:
+        self.folder, self.spec = folder, spec
+        self.weights: str = description["weights"]
+        self.sound_rows = {path: row for row, path in enumerate(description["sounds"])}
+        self._train_rows = {path: row for row, path in enumerate(description["train_frames"])}
+        self._eval_rows = {path: row for row, path in enumerate(description["eval_frames"])}
+        self.audio: NDArray[np.float32] = self._open_shard("audio.npy", len(self.sound_rows))
+        self._views = [
+            self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
+        ]
+        self._eval = self._open_group("eval", len(self._eval_rows))
+
+    @classmethod
+    def open(
+        cls, folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str | None = None
+    ) -> "FeatureCache":
+        """Open a cache, or say why it does not fit.
+
+        Args:
+            folder: The cache.
+            pairs: The pair set it must have been made from.
+            spec: What it must hold.
+            digest: Of the encoder weights, where the caller has them.
+        """
+        path = folder / DESCRIPTION
+        if not path.exists():
+            raise SoundspotError(f"no feature cache at {folder}; make it with `soundspot encode`")
+        expected = {
+            "code_version": CODE_VERSION,
+            "spec": plain(spec),
+            "pairs": pairs.fingerprint(),
+        }
+        if digest is not None:
+            expected["weights"] = digest
+        _refuse_stale(path, expected)
+        return cls(folder, json.loads(path.read_text()), spec)
+
+    def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:
+        return [
+            self._open_shard(f"{name}-{i:05d}.npy", min(SHARD_FRAMES, rows - start))
+            for i, start in enumerate(range(0, rows, SHARD_FRAMES))
+        ]
+
+    def _open_shard(self, name: str, rows: int) -> NDArray[Any]:
+        path = self.folder / name
+        if rows == 0:
+            return np.empty((0,), np.float32)
+        if not path.exists():
+            raise SoundspotError(
+                f"the feature cache {self.folder} is incomplete ({name} is missing); "
+                "run `soundspot encode` again, it goes on where it stopped"
+            )
+        try:
+            shard: NDArray[Any] = np.load(path, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise SoundspotError(
+                f"{path} is damaged ({error}); delete it and run `soundspot encode` again"
+            ) from error
+        if len(shard) != rows:
+            raise SoundspotError(f"{path} holds {len(shard)} rows, not {rows}; delete it")
+        return shard
+
+    def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
+        """View number views[i] of frames[i]."""
+        return self._gather([self._views[k] for k in views], [self._train_rows[f] for f in frames])
+
+    def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
+        """The whole-frame feature of frames that have boxes."""
+        return self._gather([self._eval] * len(frames), [self._eval_rows[f] for f in frames])
+
+    def sound(self, paths: Sequence[str]) -> Float[Tensor, "b p a"]:
+        """Audio embeddings."""
+        return torch.from_numpy(self.audio[[self.sound_rows[path] for path in paths]])
+
+    @staticmethod
+    def _gather(
+        groups: Sequence[list[NDArray[np.float16]]], rows: Sequence[int]
+    ) -> Float[Tensor, "b c h w"]:
+        """Read rows in stored order h, w, c: seen as b c h w they are channels_last already."""
+        first = groups[0][0]
+        out = torch.empty(len(rows), *first.shape[1:])
+        target = out.numpy()
+        for i, (group, row) in enumerate(zip(groups, rows, strict=True)):
+            target[i] = group[row // SHARD_FRAMES][row % SHARD_FRAMES]
+        return out.permute(0, 3, 1, 2)
+
+
+def class_indices(pairs: Sequence[Pair]) -> Int[Tensor, "b"]:
+    """Classes numbered in alphabetical order; -1 where a pair has none."""
+    names = sorted({pair.cls for pair in pairs if pair.cls is not None})
+    index = {name: i for i, name in enumerate(names)}
+    return torch.tensor([-1 if pair.cls is None else index[pair.cls] for pair in pairs])
