@@ -1,0 +1,1 @@
+"""The loop, optimiser groups, distribution and checkpoints."""

@@ -1,0 +1,140 @@
+"""Batches: which pairs, views and sounds make up every step of every epoch.
+
+All of it follows from (seed, epoch, index), so any process can make any batch and a run that was
+stopped goes on exactly where it was.
+
+Axes: b batch, c visual channels, h w grid, p audio patches, a audio channels.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from soundspot.errors import SoundspotError
+from soundspot.features import Batch, Encoders, FeatureCache, class_indices
+from soundspot.pairs import Pair, PairSet, draw_sounds
+from soundspot.views import random_view, view_generator
+
+
+class Draw(NamedTuple):
+    """What chance decided for an epoch.
+
+    Attributes:
+        order: Indices of the pairs, shuffled.
+        views: Two different views of every pair.
+        sounds: The sound of every pair.
+    """
+
+    order: NDArray[np.int64]
+    views: NDArray[np.int64]
+    sounds: list[str]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """One split, ready to be drawn from.
+
+    Attributes:
+        pairs: The pair set.
+        split: Which part of it.
+        cache: Frozen features: sounds always, views unless they are made on-line.
+        encoders: Needed only to make views on-line.
+        seed: Of everything drawn.
+    """
+
+    pairs: PairSet
+    split: str
+    cache: FeatureCache
+    encoders: Encoders | None
+    seed: int
+
+    def rows(self) -> list[Pair]:
+        """The pairs of the split."""
+        return self.pairs.select(self.split)
+
+    def draw(self, epoch: int) -> Draw:
+        """The order, views and sounds of an epoch."""
+        count = len(self.rows())
+        rng = np.random.default_rng([self.seed, epoch])
+        order = rng.permutation(count)
+        if self.cache.spec.views:
+            views = rng.random((count, self.cache.spec.views)).argsort(axis=1)[:, :2]
+        else:
+            views = np.tile([2 * epoch, 2 * epoch + 1], (count, 1))
+        sounds = [s.audio for s in draw_sounds(self.pairs, self.split, epoch, self.seed)]
+        return Draw(order, views, sounds)
+
+
+def steps_per_epoch(data: TrainingData, batch: int) -> int:
+    """Full batches only: batch norm wants them alike."""
+    count = len(data.rows())
+    if count < batch:
+        raise SoundspotError(
+            f"the {data.split} split has {count} pairs, fewer than one batch of {batch}; "
+            "lower train.batch"
+        )
+    return count // batch
+
+
+def batches(
+    data: TrainingData, epoch: int, batch: int, start: int = 0, rank: int = 0, world: int = 1
+) -> Iterator[Batch]:
+    """The batches of an epoch, each read while the one before it is learned from.
+
+    Args:
+        data: What to draw from.
+        epoch: Which epoch.
+        batch: Pairs a step over all processes.
+        start: First step wanted.
+        rank: This process takes every world-th pair of each batch.
+        world: Number of processes.
+    """
+    rows, draw = data.rows(), data.draw(epoch)
+    classes = class_indices(rows)
+    steps = range(start, steps_per_epoch(data, batch))
+
+    def make(step: int) -> Batch:
+        index = draw.order[step * batch : (step + 1) * batch][rank::world]
+        f_v1, f_v2 = (_views(data, rows, index, draw.views[index, n]) for n in (0, 1))
+        f_a = data.cache.sound([draw.sounds[i] for i in index])
+        return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)])
+
+    yield from _prefetched(make, steps)
+
+
+def _views(
+    data: TrainingData, rows: Sequence[Pair], index: NDArray[np.int64], views: NDArray[np.int64]
+) -> torch.Tensor:
+    frames = [rows[i].frame for i in index]
+    if data.cache.spec.views:
+        return data.cache.view(frames, views.tolist())
+    assert data.encoders is not None
+    images = [
+        random_view(
+            torch.from_numpy(data.pairs.frame(frame)).permute(2, 0, 1),
+            data.cache.spec.augmentations,
+            view_generator(data.seed, int(view), int(i)),
+        )
+        for frame, view, i in zip(frames, views, index, strict=True)
+    ]
+    with torch.no_grad():
+        pixels = torch.stack(images).contiguous(memory_format=torch.channels_last)
+        feature: torch.Tensor = data.encoders.visual(pixels)
+    return feature
+
+
+def _prefetched(make: Callable[[int], Batch], steps: Sequence[int]) -> Iterator[Batch]:
+    """One batch ahead, in a thread: reading is copying, which frees the interpreter."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        ahead: Future[Batch] | None = None
+        for step in steps:
+            current, ahead = ahead, pool.submit(make, step)
+            if current is not None:
+                yield current.result()
+        if ahead is not None:
+            yield ahead.result()

@@ -1,0 +1,71 @@
+"""One process or many: what torchrun sets up, and DDP around the module that is called."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from soundspot.errors import SoundspotError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among its peers.
+
+    Attributes:
+        rank: Which one this is; rank 0 writes.
+        size: How many there are.
+        device: What it computes on.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and talks to the user."""
+        return self.rank == 0
+
+
+@contextmanager
+def join_world() -> Iterator[World]:
+    """Join the processes that torchrun started; on its own a process is a world of one."""
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    cuda = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", 0))
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    if size == 1:
+        yield World(0, 1, device)
+        return
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield World(rank, size, device)
+    finally:
+        dist.destroy_process_group()
+
+
+def share_of(batch: int, world: World) -> int:
+    """Pairs of a batch for each process; the processes must share it evenly."""
+    if batch % world.size:
+        raise SoundspotError(
+            f"train.batch={batch} cannot be shared evenly by {world.size} processes"
+        )
+    return batch // world.size
+
+
+def wrap(method: nn.Module, world: World) -> nn.Module:
+    """The module to call: DDP averages the gradients of whatever goes through its forward."""
+    if world.size == 1:
+        return method
+    if world.device.type == "cuda":
+        method = nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
+        return DistributedDataParallel(method, device_ids=[world.device.index])
+    return DistributedDataParallel(method)

@@ -1,0 +1,312 @@
+"""The training loop on one page: draw, forward, backward, step; validate, keep the best, go on.
+
+A run is a folder: recipe.json, log.jsonl (a line an epoch), best.safetensors + .json, last.*,
+state.pt, from which an interrupted run goes on with the very same numbers, and at the end
+result.json, small enough to be committed.
+"""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from soundspot.config import build, plain
+from soundspot.errors import SoundspotError
+from soundspot.features import FeatureCache, cache_folder, load_encoders
+from soundspot.methods.method import Method
+from soundspot.pairs import PairSet
+from soundspot.training import checkpoints
+from soundspot.training.average import WeightAverage
+from soundspot.training.data import TrainingData, batches, steps_per_epoch
+from soundspot.training.distributed import World, join_world, share_of, wrap
+from soundspot.training.optimiser import make_optimiser, set_rates
+from soundspot.training.provenance import provenance
+from soundspot.training.recipe import Recipe, check_same
+
+Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
+STATE = "state.pt"
+LOG = "log.jsonl"
+
+
+@dataclass
+class Progressed:
+    """How far a run has come; saved with its state."""
+
+    epoch: int = 0
+    step: int = 0
+    best_epoch: int = 0
+    best_score: float = -math.inf
+    seconds: float = 0.0
+    totals: dict[str, float] = field(default_factory=dict)
+
+
+def train(
+    recipe: Recipe,
+    run: Path,
+    validate: Validate,
+    on_epoch: Callable[[Path], None] = lambda run: None,
+    stop_after: int | None = None,
+) -> Progressed:
+    """Train a recipe, or go on with it where its run folder stopped.
+
+    Args:
+        recipe: The experiment.
+        run: Where everything goes.
+        validate: Scores the model on the validation split of a set with boxes: "ciou", "auc" and,
+            where there are duets, "duets". Not called when train.select is "loss".
+        on_epoch: Called by the first process after every epoch, to draw curves.
+        stop_after: End this call after so many epochs in all, as if interrupted.
+    """
+    with join_world() as world:
+        return _Run(recipe, run, validate, on_epoch, world).go(stop_after)
+
+
+class _Run:
+    """The moving parts of one training, so that the loop below can be read at a glance."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: Path,
+        validate: Validate,
+        on_epoch: Callable[[Path], None],
+        world: World,
+    ) -> None:
+        self.recipe, self.config, self.run, self.world = recipe, recipe.train, run, world
+        self.validate, self.on_epoch = validate, on_epoch
+        self.console = Console(stderr=True, quiet=not world.first)
+        self.pairs = PairSet.open(recipe.pairs)
+        spec = recipe.features
+        self.cache = FeatureCache.open(cache_folder(self.pairs, spec), self.pairs, spec)
+        encoders = None if spec.views else load_encoders(spec)
+        self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
+        self.steps = steps_per_epoch(self.data, self.config.batch)
+        share_of(self.config.batch, world)
+        torch.manual_seed(self.config.seed)
+        method = checkpoints.build_method(recipe.method, recipe.model)
+        self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.average = WeightAverage(self.method, self.config.average)
+        self.optimiser = make_optimiser(self.method, self.config)
+        self.progress = Progressed()
+        self._claim_folder()
+        self.called = wrap(self.method, world)
+        if self.config.compile:
+            self.called.compile()
+        if world.size > 1 and world.device.type == "cpu":
+            self.console.print(f"{world.size} CPU processes: batch norm is per process")
+
+    def go(self, stop_after: int | None) -> Progressed:
+        """Epochs until the last, until patience ends, or until interrupted."""
+        try:
+            while self.progress.epoch < self.config.epochs and not self._patience_is_out():
+                if stop_after is not None and self.progress.epoch >= stop_after:
+                    break
+                self._epoch()
+            self._write_result()
+        except KeyboardInterrupt:
+            self._save_state()
+            self.console.print(f"saved; the same command goes on from {self.run / STATE}")
+            raise
+        return self.progress
+
+    def _epoch(self) -> None:
+        began, before = time.monotonic(), self.progress.seconds
+        saved = began
+        self.called.train()
+        with self._bar() as bar:
+            task = bar.add_task("", total=self.steps, completed=self.progress.step, loss="")
+            for batch in batches(
+                self.data,
+                self.progress.epoch,
+                self.config.batch,
+                self.progress.step,
+                self.world.rank,
+                self.world.size,
+            ):
+                loss = self._step(batch)
+                self.progress.step += 1
+                bar.update(task, advance=1, loss=f"loss {loss:.4f}")
+                now = time.monotonic()
+                self.progress.seconds = before + now - began
+                if now - saved > 60 * self.config.save_minutes:
+                    self._save_state()
+                    saved = now
+        self._end_of_epoch()
+
+    def _step(self, batch: Any) -> float:
+        device = self.world.device
+        batch = type(batch)(*(tensor.to(device, non_blocking=True) for tensor in batch))
+        done = self.progress.epoch + self.progress.step / self.steps
+        set_rates(self.optimiser, self.config, done / self.config.epochs)
+        self.optimiser.zero_grad(set_to_none=True)
+        amp = self.config.amp and device.type == "cuda"
+        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
+            output = self.called(batch)
+        loss = float(output.loss.item())
+        if not math.isfinite(loss):
+            raise SoundspotError(
+                f"the loss is {loss} in epoch {self.progress.epoch + 1}, step "
+                f"{self.progress.step + 1}; lower train.lr and train.lr_heads "
+                f"(the last good state is kept in {self.run})"
+            )
+        output.loss.backward()
+        self.optimiser.step()
+        self.average.update(self.method)
+        for name, value in {"loss": output.loss.detach(), **output.report}.items():
+            self.progress.totals[name] = self.progress.totals.get(name, 0.0) + value.item()
+        return loss
+
+    def _end_of_epoch(self) -> None:
+        progress = self.progress
+        line: dict[str, Any] = {"epoch": progress.epoch + 1}
+        line |= {f"train_{k}": v / self.steps for k, v in progress.totals.items()}
+        with self.average.applied(self.method):
+            self.method.eval()
+            line |= {f"val_{k}": v for k, v in self._validation().items()}
+            score = self._score(line)
+            progress.epoch, progress.step, progress.totals = progress.epoch + 1, 0, {}
+            better = score > progress.best_score
+            if better:
+                progress.best_score, progress.best_epoch = score, progress.epoch
+            line |= {"seconds": round(progress.seconds, 2), "best": better}
+            if self.world.first:
+                self._save_model("last", line)
+                if better:
+                    self._save_model("best", line)
+        progress.seconds = 0.0
+        # The state comes last: a kill before it repeats the epoch, and resuming cuts the log.
+        if self.world.first:
+            with (self.run / LOG).open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
+            self.on_epoch(self.run)
+        self._save_state()
+        self._say(line)
+
+    def _validation(self) -> dict[str, float]:
+        if self.config.select != "loss":
+            return self.validate(self.method, self.cache, self.pairs)
+        split = "val" if "val" in self.pairs.splits() else "train"
+        data = TrainingData(self.pairs, split, self.cache, self.data.encoders, self.config.seed)
+        if any(pair.boxes is not None for pair in data.rows()):
+            raise SoundspotError(
+                f"the {split} split of {self.recipe.pairs} has boxes and so no augmented views: "
+                "let them judge with train.select=ciou"
+            )
+        batch = min(self.config.batch, len(data.rows()))
+        with torch.no_grad():
+            losses = [self.method(b).loss.item() for b in batches(data, 0, batch)]
+        return {"loss": sum(losses) / len(losses)}
+
+    def _score(self, line: dict[str, Any]) -> float:
+        names = [f"val_{name}" for name in self.config.select.split("+")]
+        missing = [name for name in names if name not in line]
+        if missing:
+            raise SoundspotError(
+                f"train.select={self.config.select} needs {missing[0]}, which {self.recipe.pairs} "
+                "cannot give: it has no such annotated validation split; use train.select=loss"
+            )
+        sign = -1 if self.config.select == "loss" else 1
+        return sign * sum(float(line[name]) for name in names) / len(names)
+
+    def _patience_is_out(self) -> bool:
+        waited = self.progress.epoch - self.progress.best_epoch
+        return 0 < self.config.patience <= waited and self.progress.epoch > 0
+
+    def _save_model(self, name: str, line: dict[str, Any]) -> None:
+        card = checkpoints.Card(
+            method=self.recipe.method,
+            config=self.recipe.model,
+            features=self.recipe.features,
+            epoch=self.progress.epoch,
+            metrics={k: v for k, v in line.items() if k.startswith("val_")},
+            provenance=provenance(self.recipe, self.pairs, self.cache),
+        )
+        checkpoints.save(self.run / f"{name}.safetensors", self.method, card)
+
+    def _write_result(self) -> None:
+        """The small file to keep of a run: who made it, and its course."""
+        if not self.world.first:
+            return
+        lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
+        result = {
+            "provenance": provenance(self.recipe, self.pairs, self.cache),
+            "recipe": plain(self.recipe),
+            "best_epoch": self.progress.best_epoch,
+            "best_score": self.progress.best_score,
+            "epochs": [json.loads(line) for line in lines],
+        }
+        (self.run / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+
+    def _save_state(self) -> None:
+        if not self.world.first:
+            return
+        state = {
+            "method": self.method.state_dict(),
+            "average": self.average.state,
+            "optimiser": self.optimiser.state_dict(),
+            "progress": vars(self.progress),
+        }
+        temporary = self.run / f"{STATE}.tmp"
+        try:
+            torch.save(state, temporary)
+            temporary.replace(self.run / STATE)
+        except (OSError, RuntimeError) as error:
+            temporary.unlink(missing_ok=True)
+            raise SoundspotError(f"cannot write {self.run / STATE}: {error}") from error
+
+    def _claim_folder(self) -> None:
+        """Start a new run folder or load the state of the run that is in it."""
+        stored = self.run / "recipe.json"
+        if stored.exists():
+            check_same(build(Recipe, json.loads(stored.read_text())), self.recipe, self.run)
+        elif self.world.first:
+            self.run.mkdir(parents=True, exist_ok=True)
+        if (self.run / STATE).exists():
+            self._load_state()
+        if self.world.first:
+            stored.write_text(json.dumps(plain(self.recipe), indent=1) + "\n")
+
+    def _load_state(self) -> None:
+        path = self.run / STATE
+        try:
+            state = torch.load(path, map_location=self.world.device, weights_only=True)
+        except (OSError, RuntimeError, EOFError) as error:
+            raise SoundspotError(f"{path} is damaged; delete {self.run} to start again") from error
+        self.method.load_state_dict(state["method"])
+        self.average.state = state["average"]
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.progress = Progressed(**state["progress"])
+        log = self.run / LOG
+        if self.world.first and log.exists():
+            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+            log.write_text("".join(lines[: self.progress.epoch]), encoding="utf-8")
+        self.console.print(
+            f"going on from epoch {self.progress.epoch + 1}, step {self.progress.step + 1}"
+        )
+
+    def _bar(self) -> Progress:
+        return Progress(
+            TextColumn(f"epoch {self.progress.epoch + 1}/{self.config.epochs}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=not (self.world.first and sys.stderr.isatty()),
+        )
+
+    def _say(self, line: dict[str, Any]) -> None:
+        numbers = "  ".join(
+            f"{k} {v:.4f}" for k, v in line.items() if isinstance(v, float) and k != "seconds"
+        )
+        mark = "  *" if line["best"] else ""
+        self.console.print(f"epoch {line['epoch']}  {numbers}  {line['seconds']:.0f} s{mark}")

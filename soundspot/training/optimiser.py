@@ -1,0 +1,49 @@
+"""AdamW with the paper's parameter groups (supplement B.2, Table S1)."""
+
+import math
+from typing import Any
+
+from torch.optim import AdamW
+
+from soundspot.methods.method import Method
+from soundspot.training.recipe import TrainConfig
+
+
+def parameter_groups(method: Method, config: TrainConfig) -> list[dict[str, Any]]:
+    """Heads at lr_1, the rest at lr_2, and the PCM's a_l and b_l without weight decay."""
+    heads = {id(parameter) for parameter in method.heads}
+    trained = [(n, p) for n, p in method.named_parameters() if p.requires_grad]
+    head = [p for _, p in trained if id(p) in heads]
+    scalars = [p for name, p in trained if ".pcm.a." in name or ".pcm.b." in name]
+    listed = heads | {id(p) for p in scalars}
+    rest = [p for _, p in trained if id(p) not in listed]
+    groups = [
+        {"params": head, "lr": config.lr_heads, "weight_decay": config.weight_decay},
+        {"params": rest, "lr": config.lr, "weight_decay": config.weight_decay},
+        {"params": scalars, "lr": config.lr, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def make_optimiser(method: Method, config: TrainConfig) -> AdamW:
+    """The paper's AdamW; the base learning rates are kept for the schedule."""
+    first, second = config.betas
+    optimiser = AdamW(parameter_groups(method, config), betas=(first, second), foreach=True)
+    for group in optimiser.param_groups:
+        group["base_lr"] = group["lr"]
+    return optimiser
+
+
+def set_rates(optimiser: AdamW, config: TrainConfig, progress: float) -> None:
+    """Set the learning rates for a point of the training.
+
+    Args:
+        optimiser: From make_optimiser.
+        config: Names the schedule.
+        progress: 0 at the start, 1 at the end of the last epoch.
+    """
+    scale = 1.0
+    if config.schedule == "cosine":
+        scale = (1 + math.cos(math.pi * min(progress, 1.0))) / 2
+    for group in optimiser.param_groups:
+        group["lr"] = group["base_lr"] * scale

@@ -1,0 +1,325 @@
+import dataclasses
+import json
+import math
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from soundspot.config import build, plain
+from soundspot.errors import SoundspotError
+from soundspot.features import Batch, FeatureCache, FeatureSpec, cache_folder, encode
+from soundspot.methods.sspl import SSPL, SSPLConfig
+from soundspot.training import checkpoints
+from soundspot.training.average import WeightAverage
+from soundspot.training.data import TrainingData, batches, steps_per_epoch
+from soundspot.training.loop import train
+from soundspot.training.optimiser import make_optimiser, parameter_groups, set_rates
+from soundspot.training.recipe import Recipe, TrainConfig
+
+SPEC = FeatureSpec(pretrained=False, views=3)
+SMALL = {"projection": 7, "hidden": 13}
+
+
+@pytest.fixture(scope="module")
+def encoded(tiny_pairs):
+    encode(tiny_pairs, cache_folder(tiny_pairs, SPEC), SPEC)
+    return tiny_pairs
+
+
+def recipe(pairs, model=None, **train_config):
+    settings = {"epochs": 3, "batch": 4, "patience": 0, "select": "ciou", **train_config}
+    return Recipe(pairs.root, "sspl", {**SMALL, **(model or {})}, SPEC, TrainConfig(**settings))
+
+
+def scores(*values):
+    """A validation that answers the given scores in turn."""
+    answers = iter(values)
+    return lambda method, cache, pairs: {"ciou": next(answers)}
+
+
+def flat(method, cache, pairs):
+    return {"ciou": 0.5}
+
+
+def losses(run):
+    lines = (run / "log.jsonl").read_text().splitlines()
+    return [json.loads(line)["train_loss"] for line in lines]
+
+
+def data(pairs, seed=0, split="train"):
+    cache = FeatureCache.open(cache_folder(pairs, SPEC), pairs, SPEC)
+    return TrainingData(pairs, split, cache, None, seed)
+
+
+def test_an_epoch_shows_every_pair_once_with_two_different_views(encoded):
+    draw = data(encoded).draw(epoch=5)
+    assert sorted(draw.order) == list(range(11))
+    assert (draw.views[:, 0] != draw.views[:, 1]).all()
+    assert set(draw.views.flat) == {0, 1, 2}
+
+
+def test_draws_depend_on_seed_and_epoch_alone(encoded):
+    one, same = data(encoded).draw(1), data(encoded).draw(1)
+    assert (one.order == same.order).all()
+    assert one.sounds == same.sounds
+    assert not (one.order == data(encoded).draw(2).order).all()
+    assert not (one.order == data(encoded, seed=1).draw(1).order).all()
+
+
+def test_a_sound_is_of_the_class_and_split_of_its_frame(encoded):
+    source = data(encoded)
+    of = {sound.audio: sound for sound in encoded.sounds}
+    for epoch in range(5):
+        for pair, sound in zip(source.rows(), source.draw(epoch).sounds, strict=True):
+            assert (of[sound].cls, of[sound].split) == (pair.cls, "train")
+
+
+def test_processes_share_each_batch_and_starting_late_gives_the_same_batches(encoded):
+    whole = list(batches(data(encoded), epoch=1, batch=4))
+    assert len(whole) == steps_per_epoch(data(encoded), 4) == 2
+    halves = [list(batches(data(encoded), 1, 4, rank=r, world=2)) for r in (0, 1)]
+    for joint, even, odd in zip(whole, *halves, strict=True):
+        torch.testing.assert_close(joint.f_v1[0::2], even.f_v1)
+        torch.testing.assert_close(joint.f_a[1::2], odd.f_a)
+    (late,) = batches(data(encoded), 1, 4, start=1)
+    torch.testing.assert_close(late.f_v2, whole[1].f_v2)
+
+
+def test_a_split_smaller_than_a_batch_is_refused(encoded):
+    with pytest.raises(SoundspotError, match="11 pairs, fewer than one batch of 12"):
+        steps_per_epoch(data(encoded), 12)
+
+
+def test_online_views_are_encoded_anew_in_every_epoch(tiny_pairs):
+    spec = dataclasses.replace(SPEC, views=0)
+    encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    from soundspot.features import load_encoders
+    from soundspot.views import random_view, view_generator
+
+    cache = FeatureCache.open(cache_folder(tiny_pairs, spec), tiny_pairs, spec)
+    encoders = load_encoders(spec)
+    source = TrainingData(tiny_pairs, "train", cache, encoders, 0)
+    batch = next(batches(source, epoch=3, batch=2))
+    index = int(source.draw(3).order[1])
+    pixels = torch.from_numpy(tiny_pairs.frame(source.rows()[index])).permute(2, 0, 1)
+    view = random_view(pixels, spec.augmentations, view_generator(0, 7, index))
+    torch.testing.assert_close(batch.f_v2[1], encoders.visual(view[None])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_parameter_groups_are_the_papers():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=2, projection=7, hidden=13))
+    config = TrainConfig(lr_heads=0.2, lr=0.1, weight_decay=0.3)
+    heads, rest, scalars = parameter_groups(model, config)
+    names = {id(p): n for n, p in model.named_parameters()}
+    assert {names[id(p)].split(".")[-2] for p in scalars["params"]} == {"a", "b"}
+    assert (heads["lr"], rest["lr"], scalars["lr"]) == (0.2, 0.1, 0.1)
+    assert (heads["weight_decay"], rest["weight_decay"], scalars["weight_decay"]) == (0.3, 0.3, 0)
+    listed = [p for g in (heads, rest, scalars) for p in g["params"]]
+    assert len(listed) == len(set(map(id, listed))) == len(names)
+
+
+def test_cosine_schedule_ends_at_zero():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
+    config = TrainConfig(schedule="cosine", lr=0.1, lr_heads=0.2)
+    optimiser = make_optimiser(model, config)
+    for progress, scale in ((0.0, 1), (0.5, 0.5), (1.0, 0)):
+        set_rates(optimiser, config, progress)
+        rates = [g["lr"] for g in optimiser.param_groups]
+        assert rates == pytest.approx([0.2 * scale, 0.1 * scale], abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [{}, {"pcm": True, "cycles": 2}])
+def test_training_lowers_the_loss(encoded, tmp_path, model):
+    train(recipe(encoded, model, epochs=6, lr=1e-3, lr_heads=1e-3), tmp_path, flat)
+    course = losses(tmp_path)
+    assert course[-1] < course[0] - 0.02
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
+def test_a_resumed_run_gives_the_very_same_numbers(encoded, tmp_path, average):
+    plan = recipe(encoded, average=average)
+    train(plan, tmp_path / "whole", flat)
+    train(plan, tmp_path / "parts", flat, stop_after=1)
+    train(plan, tmp_path / "parts", flat, stop_after=2)
+    train(plan, tmp_path / "parts", flat)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    one, two = (
+        checkpoints.load(tmp_path / run / "last.safetensors")[0] for run in ("whole", "parts")
+    )
+    for left, right in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
+        assert torch.equal(left, right)
+
+
+INTERRUPTED = """
+import os, signal, sys, torch
+from pathlib import Path
+from soundspot.config import build
+from soundspot.training import loop
+from soundspot.training.recipe import Recipe
+import json
+torch.set_num_threads(int(sys.argv[4]))
+recipe = build(Recipe, json.loads(sys.argv[1]))
+step, count = loop._Run._step, 0
+def counted(self, batch):
+    global count
+    count += 1
+    if count == 4:  # in the middle of the second epoch
+        os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+    return step(self, batch)
+loop._Run._step = counted
+loop.train(recipe, Path(sys.argv[2]), lambda *_: {"ciou": 0.5})
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_killed_in_mid_epoch_it_goes_on_to_the_same_losses(encoded, tmp_path, name):
+    plan = recipe(encoded, save_minutes=0.0)
+    train(plan, tmp_path / "whole", flat)
+    run = tmp_path / "killed"
+    command = [sys.executable, "-c", INTERRUPTED, json.dumps(plain(plan)), str(run), name]
+    done = subprocess.run(
+        [*command, str(torch.get_num_threads())], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -getattr(signal, name), done.stderr
+    assert len(losses(run)) == 1
+    train(plan, run, flat)
+    assert losses(run) == losses(tmp_path / "whole")
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_the_run(encoded, tmp_path):
+    plan = recipe(encoded, epochs=9, patience=2)
+    done = train(plan, tmp_path, scores(0.1, 0.4, 0.2, 0.3, 0.9))
+    assert (done.epoch, done.best_epoch, done.best_score) == (4, 2, 0.4)
+    _, card = checkpoints.load(tmp_path)
+    assert (card.epoch, card.metrics) == (2, {"val_ciou": 0.4})
+    assert card.provenance["data"] == "tiny"
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory):
+    from soundspot.pairs import Pair
+    from soundspot.prepare import PairWriter
+
+    writer = PairWriter(tmp_path_factory.mktemp("plain") / "pairs", "plain", "event", {})
+    writer.begin()
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(7):
+        frame = writer.add_frame(f"f{k}", lambda: rng.integers(0, 255, (8, 8, 3), dtype=np.uint8))
+        sound = writer.add_sound(f"s{k}", lambda: rng.uniform(-1, 1, 48_000).astype(np.float32))
+        rows.append(Pair(f"p{k}", frame, sound, "train" if k < 5 else "val"))
+    pairs = writer.finish(rows, (), ()).pairset
+    encode(pairs, cache_folder(pairs, SPEC), SPEC)
+    return pairs
+
+
+def test_without_boxes_the_validation_loss_selects(unlabelled, tmp_path):
+    done = train(recipe(unlabelled, select="loss", epochs=2), tmp_path, flat)
+    lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert done.best_score == max(-line["val_loss"] for line in lines)
+    assert lines[0]["val_loss"] != lines[1]["val_loss"]
+
+
+def test_selection_by_loss_is_refused_where_boxes_can_judge(encoded, tmp_path):
+    with pytest.raises(SoundspotError, match="has boxes.*train.select=ciou"):
+        train(recipe(encoded, select="loss"), tmp_path, flat)
+
+
+def test_a_missing_validation_number_is_explained(encoded, tmp_path):
+    with pytest.raises(SoundspotError, match="needs val_duets"):
+        train(recipe(encoded, select="ciou+duets"), tmp_path, flat)
+
+
+def test_another_recipe_does_not_continue_a_run(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    with pytest.raises(SoundspotError, match="another recipe"):
+        train(recipe(encoded, lr=0.123), tmp_path, flat)
+    train(recipe(encoded, epochs=4), tmp_path, flat)  # more epochs may be asked for
+    assert len(losses(tmp_path)) == 4
+
+
+def test_a_loss_that_is_not_a_number_stops_with_a_sentence(encoded, tmp_path):
+    with pytest.raises(SoundspotError, match="the loss is nan in epoch 1.*lower train.lr"):
+        train(recipe(encoded, lr=1e30, lr_heads=1e30), tmp_path, flat)
+
+
+def test_a_damaged_state_is_refused(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    state = tmp_path / "state.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(SoundspotError, match="state.pt is damaged"):
+        train(recipe(encoded), tmp_path, flat)
+
+
+def test_weight_average_by_hand():
+    layer = torch.nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+    average = WeightAverage(layer, 0.75)
+    with torch.no_grad():
+        layer.weight.fill_(5.0)
+    average.update(layer)
+    with average.applied(layer):
+        assert layer.weight.item() == 2.0
+    assert layer.weight.item() == 5.0
+
+
+def test_recipes_are_checked_when_read():
+    with pytest.raises(SoundspotError, match=r"'model.cycels': did you mean 'cycles'"):
+        build(Recipe, {"pairs": "x", "model": {"cycels": 3}})
+    with pytest.raises(SoundspotError, match="unknown method"):
+        build(Recipe, {"pairs": "x", "method": "spl"})
+    made = build(Recipe, {"pairs": "x", "features": {"audio": "vggish"}})
+    assert made.model["c_a"] == 128
+    assert build(Recipe, plain(made)) == made
+
+
+def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)).half()
+    card = checkpoints.Card("sspl", {"c_v": 5, "c_a": 3, "projection": 7, "hidden": 13}, SPEC)
+    checkpoints.save(tmp_path / "m.safetensors", model, card)
+    loaded, found = checkpoints.load(tmp_path / "m.safetensors")
+    assert found == card
+    assert not loaded.training
+    for name, tensor in loaded.state_dict().items():
+        assert tensor.dtype in (torch.float32, torch.int64)
+        torch.testing.assert_close(tensor.half().float(), model.state_dict()[name].float())
+
+
+@pytest.mark.parametrize("damage", ["weights", "card", "format", "config"])
+def test_damaged_checkpoints_get_a_sentence(tmp_path, damage):
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
+    config = {"c_v": 5, "c_a": 3, "projection": 7, "hidden": 13}
+    path, beside = tmp_path / "m.safetensors", tmp_path / "m.json"
+    checkpoints.save(path, model, checkpoints.Card("sspl", config, SPEC))
+    if damage == "weights":
+        path.write_bytes(path.read_bytes()[:99])
+    elif damage == "card":
+        beside.unlink()
+    else:
+        card = json.loads(beside.read_text())
+        card["format" if damage == "format" else "config"] = (
+            99 if damage == "format" else {"c_v": 7}
+        )
+        beside.write_text(json.dumps(card))
+    with pytest.raises(SoundspotError):
+        checkpoints.load(path)
+
+
+def test_class_indices_follow_the_alphabet(encoded):
+    batch = next(batches(data(encoded), 0, 4))
+    assert isinstance(batch, Batch)
+    order = data(encoded).draw(0).order[:4]
+    expected = [0 if data(encoded).rows()[i].cls == "high" else 1 for i in order]
+    np.testing.assert_array_equal(batch.cls, expected)
+
+
+def test_seconds_and_best_are_logged(encoded, tmp_path):
+    train(recipe(encoded, epochs=1), tmp_path, flat)
+    (line,) = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {"epoch", "train_loss", "train_z_std", "val_ciou", "seconds", "best"} <= set(line)
+    assert math.isfinite(line["seconds"])
