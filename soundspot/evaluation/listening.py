@@ -1,0 +1,182 @@
+"""Does it listen? What salience alone cannot answer: several sources, and no source at all.
+
+A group is one picture with several sounds, such as the two sides of a duet: a map that does not
+change with the sound is right on at most one of them.
+
+Axes: n pairs, m groups, h w the map as a model made it, s side of the evaluation map.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from soundspot.errors import SoundspotError
+from soundspot.evaluation.metrics import Truths
+from soundspot.evaluation.protocols import is_flat
+
+Side = Literal["left", "right"]
+
+
+def by_group(groups: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
+    """Group -> the positions of its pairs, groups in order of appearance."""
+    members: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        members.setdefault(group, []).append(i)
+    alone = [group for group, indices in members.items() if len(indices) < 2]
+    if alone:
+        raise SoundspotError(
+            f"expected at least two sounds for each picture, but {len(alone)} of {len(members)} "
+            f"groups have one, the first of them {alone[0]!r}"
+        )
+    return {group: np.array(indices) for group, indices in members.items()}
+
+
+def worst_of_group(
+    values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
+) -> Float[np.ndarray, "m"]:
+    """The lowest value of each group: 'all sounds of this picture reach at least this'.
+
+    Of cIoU it gives IIoU (feed it to `ciou_at` and `auc`), of successes `both_sides`.
+    """
+    return np.array([float(values[indices].min()) for indices in by_group(groups).values()])
+
+
+def mean_of_group(
+    values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
+) -> Float[np.ndarray, "m"]:
+    """The mean of each group: the independent unit that a bootstrap may draw."""
+    return np.array([float(values[indices].mean()) for indices in by_group(groups).values()])
+
+
+def peaks(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n 2"]:
+    """The centre of the highest cell, x and y in 0..1; NaN where the map is flat.
+
+    Of tied cells the first in reading order counts.
+    """
+    height, width = maps.shape[1:]
+    y, x = np.divmod(maps.reshape(len(maps), -1).argmax(axis=1), width)
+    found = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
+    found[is_flat(maps)] = np.nan
+    return found
+
+
+def peak_in_truth(maps: Float[np.ndarray, "n h w"], truths: Truths) -> Bool[np.ndarray, "n"]:
+    """Whether the peak lies where g > 0 (the pointing game); a flat map misses."""
+    x, y = peaks(maps).T
+    there = np.isfinite(x)
+    column, row = ((np.where(there, v, 0) * truths.shape[-1]).astype(np.intp) for v in (x, y))
+    return np.asarray(there & (truths[np.arange(len(truths)), row, column] > 0))
+
+
+def peak_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
+    """Whether the peak lies in the sounding half; one on the border, or none, misses."""
+    x = peaks(maps)[:, 0]
+    return np.asarray(np.where(_is_left(sides), x < 0.5, x > 0.5))
+
+
+def mass_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
+    """Whether the map weighs more in the sounding half; a draw misses.
+
+    Both halves have as many cells, so an offset of the map makes no difference.
+    """
+    columns = maps.sum(axis=1, dtype=np.float64)
+    half = columns.shape[1] // 2  # of an odd number of columns the middle one is on no side
+    lead = columns[:, :half].sum(axis=1) - columns[:, columns.shape[1] - half :].sum(axis=1)
+    # Rounding must not decide a draw: a symmetric map's two sums may differ in the last bit.
+    lead[np.abs(lead) < 1e-9 * np.abs(columns).sum(axis=1)] = 0
+    return np.asarray(np.where(_is_left(sides), lead > 0, lead < 0))
+
+
+def correlation_across_sounds(
+    maps: Float[np.ndarray, "n h w"], groups: Sequence[str]
+) -> Float[np.ndarray, "m"]:
+    """Correlation of the map with the map under another sound, for each group; 1 = deaf.
+
+    The mean over all pairs of sounds of a group; NaN where a map of the group is flat.
+    """
+    centred = maps.reshape(len(maps), -1).astype(np.float64)
+    centred -= centred.mean(axis=1, keepdims=True)
+    norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centred, axis=1))
+    unit = centred / norm[:, None]
+    return np.array(
+        [
+            np.mean([unit[i] @ unit[j] for i, j in combinations(indices, 2)])
+            for indices in by_group(groups).values()
+        ]
+    )
+
+
+def _is_left(sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
+    return np.array([side == "left" for side in sides], dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Extended:
+    """Positives and negatives together (the extended protocol).
+
+    Attributes:
+        ap: Average precision: area under the precision-recall curve, precision made monotone.
+        max_f1: The best F1 of any threshold on the confidence.
+        threshold: The confidence at which it is reached; choose it on validation data only.
+        loc_acc: Share of the positives with cIoU >= 0.5, whatever the confidence.
+        positives: Pairs with a visible source.
+        negatives: Pairs without.
+    """
+
+    ap: float
+    max_f1: float
+    threshold: float
+    loc_acc: float
+    positives: int
+    negatives: int
+
+
+def extended(
+    confidence: Float[np.ndarray, "n"],
+    scores: Float[np.ndarray, "n"],
+    positive: Bool[np.ndarray, "n"],
+    needed: float = 0.5,
+) -> Extended:
+    """Judge 'is there a visible source, and where' over pairs with and without one.
+
+    At a confidence threshold a pair at or above it is a detection: true where a source is visible
+    and cIoU >= needed, false otherwise, be there no source or the wrong place. A positive below the
+    threshold is a miss. Every distinct confidence is a threshold (released code samples some).
+
+    Args:
+        confidence: How sure the model is that the source is visible; higher is surer.
+        scores: cIoU of each pair; not looked at where no source is visible.
+        positive: Whether a source is visible.
+        needed: cIoU that makes a detection true.
+    """
+    positives = int(np.count_nonzero(positive))
+    if not positives or positives == len(positive):
+        raise SoundspotError(
+            "the extended protocol needs pairs with and without a visible source, "
+            f"got {positives:,} with and {len(positive) - positives:,} without"
+        )
+    if not np.isfinite(confidence).all():
+        raise SoundspotError("expected finite confidences, got NaN or infinity")
+    right = positive & (scores >= needed)
+    order = np.argsort(-confidence, kind="stable")
+    # Pairs of one confidence pass the threshold together: read the counts after the last of them.
+    last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))
+    true = np.cumsum(right[order])[last]
+    missed = positives - np.cumsum(positive[order])[last]
+    precision = true / (last + 1)
+    recall = true / np.maximum(true + missed, 1)  # nothing true, nothing missed: recall 0
+    f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
+    monotone = np.maximum.accumulate(precision[::-1])[::-1]
+    best = int(f1.argmax())
+    return Extended(
+        ap=float(monotone @ np.diff(recall, prepend=0.0)),
+        max_f1=float(f1[best]),
+        threshold=float(confidence[order][last[best]]),
+        loc_acc=float(right[positive].mean()),
+        positives=positives,
+        negatives=len(positive) - positives,
+    )

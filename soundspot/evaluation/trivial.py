@@ -1,0 +1,87 @@
+"""What a benchmark gives away without a model: print these beside every model.
+
+A disc in the middle, the whole frame, a random map, what stands out of the picture whatever is
+heard, and the best that each protocol lets anybody score.
+
+Axes: n pairs, c channels, h w cells of a feature map, s side of the evaluation map.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32
+
+from soundspot.evaluation.metrics import SIZE, Truths, areas, ciou
+from soundspot.evaluation.protocols import PROTOCOLS, score
+
+Scores = dict[str, Float[np.ndarray, "n"]]
+
+
+def disc(size: int = SIZE, share: float = 0.5) -> Bool[np.ndarray, "s s"]:
+    """A disc around the middle of the frame (pixel 111.5 of 224) that covers a share of it."""
+    offset = np.arange(size) - (size - 1) / 2
+    return offset[:, None] ** 2 + offset**2 <= share * size**2 / math.pi
+
+
+def full_frame(size: int = SIZE) -> Bool[np.ndarray, "s s"]:
+    """Every pixel."""
+    return np.ones((size, size), dtype=np.bool_)
+
+
+def random_maps(pairs: int, cells: int = 14, seed: int = 0) -> Float32[np.ndarray, "n h w"]:
+    """Maps of independent uniform noise."""
+    return np.random.default_rng(seed).random((pairs, cells, cells), dtype=np.float32)
+
+
+def saliency(features: Float[np.ndarray, "n c h w"]) -> Float[np.ndarray, "n h w"]:
+    """Maps from the picture alone: the mean over the channels of the absolute features."""
+    return np.asarray(np.abs(features).mean(axis=1))
+
+
+def ceiling(truths: Truths) -> Scores:
+    """The best cIoU that each protocol can give, by an oracle whose map has no ties.
+
+    The best mask of k pixels takes the k pixels where g is highest. A protocol that always keeps
+    half of the frame cannot reach a small object: its ceiling is far from 1. (With ties `> median`
+    may keep fewer pixels and `>= median` more; maps of a network have none to speak of.)
+    """
+    present = truths.astype(np.bool_, copy=False)
+    truth_areas = areas(present)
+    pixels = truths.shape[1] * truths.shape[2]
+    total = truths.sum(axis=(1, 2), dtype=np.float64)
+    best = {}
+    for name, protocol in PROTOCOLS.items():
+        kept = protocol.best_area(truth_areas, pixels)
+        agreed = total.copy()
+        for i in np.flatnonzero(kept < truth_areas):  # not all of the truth can be covered
+            agreed[i] = np.sort(truths[i], axis=None)[pixels - kept[i] :].sum(dtype=np.float64)
+        whole = total + np.maximum(kept - truth_areas, 0)
+        best[name] = np.divide(agreed, whole, out=np.zeros(len(truths)), where=whole > 0)
+    return best
+
+
+def trivial_scores(
+    truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None = None, seed: int = 0
+) -> dict[str, Scores]:
+    """Baseline name -> protocol -> cIoU of each pair.
+
+    The disc and the full frame are masks already, so they score the same under every protocol.
+
+    Args:
+        truths: Consensus maps of the benchmark.
+        saliency_maps: Made by `saliency` from the model's visual encoder; left out if None.
+        seed: Of the random maps.
+    """
+    size = truths.shape[-1]
+    masks = {"centred disc": disc(size), "full frame": full_frame(size)}
+    maps = {"random map": random_maps(len(truths), seed=seed)}
+    if saliency_maps is not None:
+        maps["image saliency"] = saliency_maps
+    scores: dict[str, Scores] = {}
+    for name, mask in masks.items():
+        found = ciou(np.broadcast_to(mask, truths.shape), truths)
+        scores[name] = dict.fromkeys(PROTOCOLS, found)
+    for name, baseline in maps.items():
+        scores[name] = score(baseline, truths)
+    scores["oracle ceiling"] = ceiling(truths)
+    return scores

@@ -1,0 +1,76 @@
+"""Score a method on the annotated splits of a pair set, from cached features.
+
+Axes: n pairs, h w the map as the method made it, s side of the evaluation map.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+
+from soundspot.errors import SoundspotError
+from soundspot.evaluation.listening import Side, peak_on_side
+from soundspot.evaluation.metrics import auc, ciou_at, union_map, votes_map
+from soundspot.evaluation.protocols import score
+from soundspot.features import FeatureCache
+from soundspot.methods.method import Method
+from soundspot.pairs import Pair, PairSet
+
+BATCH = 64
+
+
+def validate(method: Method, cache: FeatureCache, pairs: PairSet) -> dict[str, float]:
+    """What selects an epoch: cIoU@0.5 and AUC (`sspl` protocol) on val, and duets if there are.
+
+    Args:
+        method: In eval mode.
+        cache: Holds the evaluation views and the sounds.
+        pairs: Its val split must have boxes.
+    """
+    rows = pairs.select("val")
+    scores = score(cached_maps(method, cache, rows), pair_truths(rows))["sspl"]
+    found = {"ciou": ciou_at(scores), "auc": auc(scores)}
+    if "duets-val" in pairs.splits():
+        duets = pairs.select("duets-val")
+        right = peak_on_side(cached_maps(method, cache, duets), [side_of(pair) for pair in duets])
+        found["duets"] = float(right.mean())
+    return found
+
+
+def cached_maps(
+    method: Method, cache: FeatureCache, pairs: Sequence[Pair], cycles: int | None = None
+) -> Float[np.ndarray, "n h w"]:
+    """The maps of annotated pairs, each with its own sound."""
+    device = next(method.parameters()).device
+    maps = []
+    with torch.inference_mode():
+        for start in range(0, len(pairs), BATCH):
+            part = pairs[start : start + BATCH]
+            f_v = cache.evaluation([pair.frame for pair in part]).to(device)
+            f_a = cache.sound([_sound(pair) for pair in part]).to(device)
+            maps.append(method.maps(f_v, f_a, cycles).float().cpu().numpy())
+    return np.concatenate(maps)
+
+
+def pair_truths(pairs: Sequence[Pair]) -> Float[np.ndarray, "n s s"] | Bool[np.ndarray, "n s s"]:
+    """Consensus maps: the union of one annotator's boxes, the votes of several."""
+    several = any(len(pair.boxes or ()) > 1 for pair in pairs)
+    if several:
+        return np.stack([votes_map(pair.boxes or ()) for pair in pairs])
+    return np.stack(
+        [union_map([box for boxes in pair.boxes or () for box in boxes]) for pair in pairs]
+    )
+
+
+def side_of(pair: Pair) -> Side:
+    """The half of a duet's frame in which the sounding object is."""
+    boxes = [box for annotator in pair.boxes or () for box in annotator]
+    middle = np.mean([(box[0] + box[2]) / 2 for box in boxes])
+    return "left" if middle < 0.5 else "right"
+
+
+def _sound(pair: Pair) -> str:
+    if pair.audio is None:
+        raise SoundspotError(f"pair {pair.id!r} has boxes but no sound of its own to be judged by")
+    return pair.audio

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+
+from soundspot.evaluation.benchmarks import BENCHMARKS, load
+from soundspot.evaluation.metrics import auc, ciou, ciou_at
+from soundspot.evaluation.protocols import PROTOCOLS, score
+from soundspot.evaluation.trivial import (
+    ceiling,
+    disc,
+    full_frame,
+    random_maps,
+    saliency,
+    trivial_scores,
+)
+
+
+def truth_of(area, size=4):
+    return (np.arange(size**2) < area).reshape(1, size, size)
+
+
+def only(scores):
+    return {name: values.item() for name, values in scores.items()}
+
+
+def test_disc_by_hand():
+    # radius² = 0.5 * 16 / pi = 2.55: all but the four corners, at 1.5² + 1.5² = 4.5
+    assert disc(4).astype(int).tolist() == [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]]
+
+
+def test_disc_is_centred_and_covers_its_share():
+    mask = disc()
+    assert (mask == mask[::-1]).all() and (mask == mask[:, ::-1]).all() and (mask == mask.T).all()
+    assert mask.sum() == 25_076  # of 25,088, half of the frame
+    assert disc(224, share=0.25).mean() == pytest.approx(0.25, abs=1e-3)
+
+
+def test_full_frame_is_full():
+    assert full_frame(3).all() and full_frame(3).shape == (3, 3)
+
+
+def test_random_maps_are_seeded():
+    assert (random_maps(3, cells=5, seed=1) == random_maps(3, cells=5, seed=1)).all()
+    assert (random_maps(3, cells=5, seed=1) != random_maps(3, cells=5, seed=2)).any()
+
+
+def test_saliency_is_the_mean_of_absolute_features():
+    features = np.array([[[[1.0, -2.0]], [[-3.0, 0.0]]]])
+    assert saliency(features).tolist() == [[[2.0, 1.0]]]
+
+
+def test_ceiling_of_a_small_object():
+    # of 16 pixels `>= median` keeps 8 and `> median` 7: 4 right, the rest false
+    expected = {"sspl": 1, "lvs": 4 / 7, "ezvsl": 4 / 8, "adaptive": 1}
+    assert only(ceiling(truth_of(4))) == expected
+
+
+def test_ceiling_of_a_large_object():
+    expected = {"sspl": 1, "lvs": 7 / 12, "ezvsl": 8 / 12, "adaptive": 1}
+    assert only(ceiling(truth_of(12))) == expected
+
+
+def test_ceiling_of_votes_takes_the_certain_pixels_first():
+    votes = np.full((1, 4, 4), 0.5, dtype=np.float32)
+    votes[0, 3, 2:] = 1
+    expected = {
+        "sspl": 8.5 / 9,  # one pixel of a map is its minimum, and never kept
+        "lvs": (2 + 5 * 0.5) / 9,
+        "ezvsl": (2 + 6 * 0.5) / 9,
+        "adaptive": 1,
+    }
+    assert only(ceiling(votes)) == expected
+
+
+def test_ceiling_of_an_empty_truth_is_a_failure():
+    assert only(ceiling(truth_of(0))) == dict.fromkeys(PROTOCOLS, 0.0)
+
+
+def test_nothing_beats_the_ceiling_and_the_truth_itself_reaches_it():
+    rng = np.random.default_rng(3)
+    truths = rng.random((7, 23, 23)) < np.linspace(0.05, 0.95, 7)[:, None, None]
+    best = ceiling(truths)
+    # without ties, and truth above everything else
+    perfect = truths + rng.permutation(7 * 23 * 23).reshape(truths.shape) / (7 * 23 * 23)
+    for name, scores in score(perfect, truths).items():
+        if name == "sspl":  # noise stretches to just below one half
+            continue
+        np.testing.assert_allclose(scores, best[name], atol=1e-12)
+    for name, scores in score(random_maps(7), truths).items():
+        assert (scores <= best[name]).all()
+
+
+def test_trivial_scores_name_every_baseline():
+    truths = truth_of(6)
+    scores = trivial_scores(truths, saliency_maps=np.eye(3)[None])
+    assert list(scores) == [
+        "centred disc",
+        "full frame",
+        "random map",
+        "image saliency",
+        "oracle ceiling",
+    ]
+    assert only(scores["full frame"]) == dict.fromkeys(PROTOCOLS, 6 / 16)
+    # the first row and half of the second; of the disc 2 + 2 of these, 8 others
+    assert only(scores["centred disc"]) == dict.fromkeys(PROTOCOLS, 4 / (6 + 8))
+    assert "image saliency" not in trivial_scores(truths)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("name", "folder", "of_disc", "of_full_frame", "of_median"),
+    [
+        ("vggss", "annotations", (33.9, 37.4), (21.9, 31.3), (50.5, 49.5)),
+        ("escvoc", "escvoc", (46.9, 44.9), (34.8, 37.7), (64.9, 59.7)),
+    ],
+)
+def test_published_numbers(shared_data, name, folder, of_disc, of_full_frame, of_median):
+    truths = BENCHMARKS[name].truths(load(name, shared_data / folder))
+
+    def percent(scores):
+        return round(100 * ciou_at(scores), 1), round(100 * auc(scores), 1)
+
+    assert percent(ciou(np.broadcast_to(disc(), truths.shape), truths)) == of_disc
+    assert percent(ciou(np.broadcast_to(full_frame(), truths.shape), truths)) == of_full_frame
+    best = ceiling(truths)
+    assert percent(best["lvs"]) == percent(best["ezvsl"]) == of_median
