@@ -309,4 +309,6 @@ class _Run:
             f"{k} {v:.4f}" for k, v in line.items() if isinstance(v, float) and k != "seconds"
         )
         mark = "  *" if line["best"] else ""
-        self.console.print(f"epoch {line['epoch']}  {numbers}  {line['seconds']:.0f} s{mark}")
+        self.console.print(
+            f"epoch {line['epoch']}  {numbers}  {line['seconds']:.0f} s{mark}", soft_wrap=True
+        )

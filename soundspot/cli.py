@@ -1,0 +1,288 @@
+"""The command line: one verb a function, no logic.
+
+A verb imports what it needs when it runs, so `--help` stays quick. Results go to standard output,
+all else to standard error. Exit codes: 0 done, 2 bad input or damaged cache, 130 interrupted.
+"""
+
+import json as jsonlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from soundspot import __version__
+from soundspot.errors import SoundspotError
+
+if TYPE_CHECKING:
+    from soundspot.prepare import Summary
+
+app = App(
+    name="soundspot",
+    help="Find what is sounding in a picture.",
+    version=f"soundspot {__version__}",
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
+app.command(weights_app)
+prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
+app.command(prepare_app)
+pairs_app = App(name="pairs", help="Look at a pair set.")
+app.command(pairs_app)
+
+Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
+Flag = Annotated[bool, Parameter(negative="")]
+FileOrDash = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
+
+
+@app.command
+def localize(
+    file: Path,
+    /,
+    *,
+    audio: Path | None = None,
+    at: float | None = None,
+    out: Out = None,
+    model: str | None = None,
+    json: FileOrDash = None,
+) -> None:
+    """Show where the sound of a video comes from, or a sound file's in a photograph.
+
+    Args:
+        file: A video with sound, or an image (then --audio is needed).
+        audio: A sound file to locate, in place of the video's own sound.
+        at: Seconds into the video; default: its middle.
+        out: Picture to write (.png, .jpg, .webp); default: FILE-soundspot.png in this folder.
+        model: A model's name, a .safetensors checkpoint or a training run's folder.
+        json: File for box, score, labels and map as JSON; - is standard output.
+    """
+    from soundspot import figures, media
+    from soundspot.localize import load
+
+    picture = out or Path(f"{file.stem}-soundspot.png")
+    inputs = [file] if audio is None else [file, audio]
+    figures.check_picture(picture, inputs)
+    if json not in (None, "-"):
+        figures.check_file(Path(json), [*inputs, picture])
+    clip = media.read_clip(file, audio, at)  # before the model: a bad file fails at once
+    found = load(model).localize_clip(clip)
+    found.save(picture)
+    if json == "-":
+        _say(jsonlib.dumps(found.summary()))
+        return
+    if json is not None:
+        found.save_json(json)
+    _say(found.describe())
+    _say(f"picture: {picture}")
+
+
+@app.command
+def demo(*, out: Out = None) -> None:
+    """Localise a dog's bark in its photograph and in a video, and say what to try next.
+
+    Args:
+        out: Folder for the pictures; default: out.
+    """
+    from soundspot import demo
+
+    demo.run(out or Path("out"), _say)
+
+
+@prepare_app.command(name="escvoc")
+def prepare_escvoc(
+    source: Path, out: Path, /, *, voc: Path | None = None, esc50: Path | None = None
+) -> None:
+    """Make the ESC-VOC pair set.
+
+    Args:
+        source: The benchmark's folder, with its lists and media.
+        out: The pair set to make.
+        voc: Your own copy of VOC2007, in place of the benchmark's photographs from it.
+        esc50: Your own copy of ESC-50, in place of the benchmark's sounds.
+    """
+    from soundspot.prepare import escvoc
+
+    _report(escvoc.prepare(source, out, voc=voc, esc50=esc50))
+
+
+@prepare_app.command(name="folder")
+def prepare_folder(
+    source: Path, out: Path, /, *, classes: Flag = False, val: float = 0.1, test: float = 0.0
+) -> None:
+    """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
+
+    Args:
+        source: The folder; its sub-folders are read too.
+        out: The pair set to make.
+        classes: Take the names of the sub-folders as classes.
+        val: Share of the validation split.
+        test: Share of the test split.
+    """
+    from soundspot.prepare import folder
+
+    _report(folder.prepare(source, out, classes=classes, val=val, test=test))
+
+
+@pairs_app.command
+def check(folder: Path, /) -> int:
+    """List everything that is unreadable, missing, silent or in two splits; exit code 2 if any.
+
+    Args:
+        folder: The pair set.
+    """
+    from soundspot import pairs
+
+    found = pairs.PairSet.open(folder)
+    problems = 0
+    for problem in pairs.check(found):
+        problems += 1
+        _say(f"{problem.kind:<10} {problem.item} {problem.reason}")
+    counts = ", ".join(f"{split} {len(found.select(split))}" for split in found.splits())
+    _say(f"{found.name}: {counts}; {problems or 'no'} problem{'' if problems == 1 else 's'}")
+    return 2 if problems else 0
+
+
+@app.command
+def encode(folder: Path, /, *settings: str, recipe: Path | None = None) -> None:
+    """Compute the frozen features of a pair set once, so that training takes seconds.
+
+    Kill it and start it again as you like; several processes share the work.
+
+    Args:
+        folder: The pair set.
+        settings: Such as views=4 or audio=vggish.
+        recipe: Take encoders and views from this recipe.
+    """
+    from soundspot import encoding
+
+    encoding.run(folder, recipe, settings, _say)
+
+
+@app.command
+def train(recipe: Path, /, *settings: str, run: Path | None = None) -> None:
+    """Train a recipe; the same command goes on where a run was stopped.
+
+    Args:
+        recipe: A YAML file, such as those in recipes/.
+        settings: Overrides such as train.epochs=3 or model.pcm=true.
+        run: Folder of the run; default: runs/ and the recipe's name.
+    """
+    from soundspot.evaluation.validation import validate
+    from soundspot.figures import training_curves
+    from soundspot.training.loop import train as go
+    from soundspot.training.recipe import read_recipe
+
+    place = run or Path("runs") / recipe.stem
+    done = go(read_recipe(recipe, settings), place, validate, training_curves)
+    _say(f"best epoch {done.best_epoch}, score {done.best_score:.4f}: {place}/best.safetensors")
+
+
+@weights_app.command(name="list")
+def list_weights() -> None:
+    """Show every name, its licence, its sources and whether it is in the cache."""
+    from soundspot import weights
+
+    for entry in weights.list_entries():
+        state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
+        _say(f"{entry.name:<16} {state:<18} {entry.description}")
+        for line in (f"licence: {entry.licence}", *entry.sources):
+            _say(f"    {line}")
+
+
+@weights_app.command
+def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
+    """Bring weights into the cache and convert them.
+
+    Args:
+        name: As `soundspot weights list` shows it.
+        force: Mend what is damaged.
+        url: Another address of the same public file.
+    """
+    from soundspot import weights
+
+    _say(str(weights.fetch(name, url=url, force=force)))
+
+
+@weights_app.command
+def add(name: str, file: Path, /) -> None:
+    """Put a file of yours into the cache, if it is the public one.
+
+    Args:
+        name: As `soundspot weights list` shows it.
+        file: The weights as published, or the archive that holds them.
+    """
+    from soundspot import weights
+
+    _say(str(weights.add(name, file)))
+
+
+@weights_app.command
+def path(name: str, /) -> None:
+    """Say where the cache holds weights.
+
+    Args:
+        name: As `soundspot weights list` shows it.
+    """
+    from soundspot import weights
+
+    _say(str(weights.path(name)))
+
+
+@weights_app.command
+def verify() -> int:
+    """Check every byte in the cache; exit code 2 if something is damaged."""
+    from soundspot import weights
+
+    statuses = weights.verify()
+    for status in statuses:
+        _say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
+    return 2 if any(status.problem for status in statuses) else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and turn every foreseen failure into one sentence.
+
+    Args:
+        arguments: Words of the command; default: those of the process.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        error.verbose = False
+        return _complain(f"{' '.join(str(error).split())} See `soundspot --help`.")
+    except SoundspotError as error:
+        return _complain(str(error))
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader has gone, as in `soundspot weights list | head -1`. Python would complain once
+        # more when it flushes standard output at the end: give it somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code if isinstance(code, int) else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _report(summary: "Summary") -> None:
+    for entry in summary.losses:
+        _say(f"{entry.status:<10} {entry.item} {entry.reason}")
+    pairs = summary.pairset
+    counts = ", ".join(f"{split} {len(pairs.select(split))}" for split in pairs.splits())
+    _say(f"{pairs.root}: {counts}; {len(summary.losses)} of {len(summary.entries)} items lost")
+
+
+def _complain(sentence: str) -> int:
+    sys.stderr.write(f"soundspot: {sentence}\n")
+    return 2

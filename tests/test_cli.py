@@ -1,0 +1,250 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from soundspot import localize, media, weights
+from soundspot.cli import main
+from soundspot.config import plain
+from soundspot.features import FeatureSpec
+from soundspot.methods.sspl import SSPLConfig
+from soundspot.training import checkpoints
+from soundspot.training.checkpoints import Card
+
+TONE = 0.5 * np.sin(np.arange(48_000) / 7).astype(np.float32)
+FRAME = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
+
+
+def run_apart(*arguments: str, **options) -> subprocess.CompletedProcess:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "soundspot", *arguments]
+    return subprocess.run(command, text=True, check=False, **options)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A checkpoint that needs no pretrained encoders."""
+    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
+    path = tmp_path / "model" / "best.safetensors"
+    built = checkpoints.build_method("sspl", plain(config))
+    checkpoints.save(path, built, Card("sspl", plain(config), FeatureSpec(pretrained=False)))
+    return str(path.parent)
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> str:
+    Image.fromarray(FRAME).save(tmp_path / "photo.png")
+    return str(tmp_path / "photo.png")
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> str:
+    media.write_flac(tmp_path / "sound.flac", TONE)
+    return str(tmp_path / "sound.flac")
+
+
+@pytest.fixture
+def video(tmp_path: Path) -> str:
+    media.write_video(tmp_path / "video.mp4", [FRAME] * 40, TONE, 10.0)
+    return str(tmp_path / "video.mp4")
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The one sentence with which a command is refused."""
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("soundspot: ") and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_a_video_becomes_a_picture(capsys, tmp_path, video, model):
+    out = tmp_path / "where.png"
+    assert main(["localize", video, "-o", str(out), "--model", model]) == 0
+    assert Image.open(out).width > 700
+    captured = capsys.readouterr()
+    assert str(out) in captured.out and "peak cosine" in captured.out
+    assert captured.err == ""
+
+
+def test_without_a_name_the_picture_is_named_after_the_file(tmp_path, monkeypatch, video, model):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["localize", video, "--model", model]) == 0
+    assert [path.name for path in Path().iterdir()] == ["video-soundspot.png"]
+
+
+def test_json_to_standard_output_is_nothing_but_json(capsys, tmp_path, photo, sound, model):
+    arguments = ["localize", photo, "--audio", sound, "--model", model]
+    assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["width"], found["height"], found["at"]) == (62, 46, None)
+    assert np.shape(found["similarity"]) == (14, 14)
+    file = tmp_path / "found.json"
+    assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", str(file)]) == 0
+    assert json.loads(file.read_text()) == found
+
+
+def test_at_takes_another_moment(capsys, tmp_path, video, model):
+    out = str(tmp_path / "a.png")
+    assert main(["localize", video, "--at", "0.5", "-o", out, "--model", model, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["at"] == pytest.approx(0.5)
+    assert "9" in refused(capsys, "localize", video, "--at", "9", "-o", out, "--model", model)
+
+
+def test_an_untrained_model_says_so_in_print_and_in_the_picture(
+    capfd, tmp_path, photo, sound, monkeypatch
+):
+    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
+    monkeypatch.setitem(localize.UNTRAINED, "untrained-sspl", config)
+    monkeypatch.setattr(localize, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
+    out = tmp_path / "a.png"
+    arguments = ["localize", photo, "--audio", sound, "-o", str(out)]
+    assert main([*arguments, "--model", "untrained-sspl"]) == 0
+    assert "MEANS NOTHING" in capfd.readouterr().out
+    assert (np.asarray(Image.open(out))[3] == (200, 24, 36)).all()
+
+
+def test_inputs_that_are_refused(capsys, tmp_path, photo, sound, video, model):
+    text = tmp_path / "notes.txt"
+    text.write_text("not a video")
+    half = tmp_path / "half.mp4"
+    half.write_bytes(Path(video).read_bytes()[: Path(video).stat().st_size // 2])
+    mute = tmp_path / "mute.mp4"
+    media.write_video(mute, [FRAME] * 40, np.zeros_like(TONE), 10.0)
+    out = ["-o", str(tmp_path / "a.png"), "--model", model]
+    for file, words in (
+        (text, "notes.txt"),
+        (half, "half.mp4"),
+        (mute, "silent"),
+        (tmp_path, str(tmp_path)),
+        (tmp_path / "absent.mp4", "absent.mp4"),
+        (photo, "photo.png"),
+        (sound, "sound.flac"),
+    ):
+        assert words in refused(capsys, "localize", str(file), *out)
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
+    before = Path(photo).read_bytes()
+    command = ["localize", photo, "--audio", sound]
+    assert "is the same file as" in refused(capsys, *command, "-o", photo)
+    assert "is the same file as" in refused(
+        capsys, *command, "-o", str(tmp_path / "a.png"), "--json", sound
+    )
+    both = str(tmp_path / "both.png")
+    assert "is the same file as" in refused(capsys, *command, "-o", both, "--json", both)
+    assert "no folder" in refused(capsys, *command, "-o", str(tmp_path / "absent" / "a.png"))
+    assert "must end in" in refused(capsys, *command, "-o", str(tmp_path / "a.gif"))
+    assert Path(photo).read_bytes() == before
+
+
+def test_a_full_disk_leaves_no_half_picture(capsys, tmp_path, photo, sound, model, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full)
+    out = tmp_path / "new" / "a.png"
+    out.parent.mkdir()
+    arguments = ("localize", photo, "--audio", sound, "-o", str(out), "--model", model)
+    assert "No space left on device" in refused(capsys, *arguments)
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
+    monkeypatch.setattr(localize, "MODELS", tmp_path)
+    out = ("-o", str(tmp_path / "a.png"))
+    assert "untrained-sspl" in refused(capsys, "localize", video, *out)
+    assert "no model 'nonsense'" in refused(capsys, "localize", video, *out, "--model", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("lokalize", 'Unknown command "lokalize"'),
+        ("localize", "FILE requires an argument"),
+        ("localize a.mp4 --modell x", "Did you mean --model?"),
+        ("localize a.mp4 --at soon", 'unable to convert "soon" into float'),
+        ("localize a.mp4 b.mp4", "b.mp4"),
+        ("weights fetch nonsense", "nonsense"),
+        ("weights frob", 'Unknown command "frob"'),
+    ],
+)
+def test_words_that_are_refused(capsys, words, sentence):
+    assert sentence in refused(capsys, *words.split())
+
+
+def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(media, "read_clip", interrupt)
+    assert main(["localize", video, "-o", str(tmp_path / "a.png")]) == 130
+    assert capsys.readouterr().err == "soundspot: interrupted\n"
+
+
+def test_a_reader_that_has_gone_is_no_news(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    done = run_apart("weights", "list", stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["localize", "--help"], []])
+def test_help_does_not_import_torch(arguments):
+    code = (
+        "import sys; from soundspot.cli import main; code = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "soundspot" in done.stdout
+
+
+def test_weights_list_does_not_import_torch():
+    code = (
+        "import sys; from soundspot.cli import main;"
+        "main(['weights', 'list']); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "yamnet-audioset" in done.stdout and done.stdout.endswith("False\n")
+
+
+def test_the_api_is_lazy_and_complete():
+    import soundspot
+
+    assert set(soundspot.__all__) <= set(dir(soundspot))
+    assert soundspot.load is localize.load
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = soundspot.nonsense
+
+
+def test_verify_tells_damage_by_its_exit_code(capsys, monkeypatch):
+    def status(problem: str | None) -> weights.WeightStatus:
+        return weights.WeightStatus("w", "weights", "", "", (), True, 7, problem)
+
+    monkeypatch.setattr(weights, "verify", lambda: [status(None)])
+    assert main(["weights", "verify"]) == 0
+    monkeypatch.setattr(weights, "verify", lambda: [status(None), status("w is damaged")])
+    assert main(["weights", "verify"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1].endswith("w is damaged")
+
+
+@pytest.mark.weights
+def test_the_demo(capsys, tmp_path):
+    torch.set_num_threads(1)
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    assert "Dog" in said and "soundspot localize" in said
+    names = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert names == ["demo-photo.png", "demo-video.png", "demo.mp4"]
