@@ -174,12 +174,14 @@ def shown(
         time = next(wanted, math.inf)
 
 
-def to_rgb(frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
     """Convert a frame and turn it as its display matrix says."""
-    picture: Any = frame.to_ndarray(format="rgb24")
-    side_data: Any
     try:
-        side_data = frame.side_data
+        picture: Any = frame.to_ndarray(format="rgb24")
+    except FFmpegError as error:
+        raise MediaError(f"{path} has pictures that cannot be shown ({error.strerror}).") from error
+    try:
+        side_data: Any = frame.side_data
     except ValueError:  # PyAV does not know all of FFmpeg's kinds of side data
         return np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)))
     matrix = side_data.get("DISPLAYMATRIX")

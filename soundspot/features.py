@@ -9,7 +9,6 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from soundspot import weights
 from soundspot.config import choose, plain
 from soundspot.encoders import ENCODERS, build_encoder
 from soundspot.errors import SoundspotError
+from soundspot.files import replacing, write_text
 from soundspot.pairs import Pair, PairSet
 from soundspot.views import (
     DEFAULT_AUGMENTATIONS,
@@ -100,9 +100,16 @@ class Encoders(NamedTuple):
 
 
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
-    """Where a pair set keeps the features of a spec: a folder of its own for each."""
-    name = hashlib.sha256(json.dumps(plain(spec), sort_keys=True).encode()).hexdigest()[:8]
+    """Where a pair set keeps the features of a spec, whatever its number of views.
+
+    More views can be added to a cache, and one with more views serves a spec with fewer.
+    """
+    name = hashlib.sha256(json.dumps(_kind(spec), sort_keys=True).encode()).hexdigest()[:8]
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
+
+
+def _kind(spec: FeatureSpec) -> dict[str, Any]:
+    return {key: value for key, value in plain(spec).items() if key != "views"}
 
 
 def load_encoders(spec: FeatureSpec) -> Encoders:
@@ -225,13 +232,13 @@ def _describe(folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str, todo
         _refuse_stale(path, description)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    _write_atomically(path, json.dumps(description, indent=1).encode())
+    write_text(path, json.dumps(description, indent=1))
 
 
 def _description(pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> dict[str, Any]:
     return {
         "code_version": CODE_VERSION,
-        "spec": plain(spec),
+        "spec": _kind(spec),
         "weights": digest,
         "pairs": pairs.fingerprint(),
         "sounds": list(todo.sounds),
@@ -309,22 +316,8 @@ def _write_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
             part = slice(start, min(start + ENCODE_BATCH, len(rows)))
             rows[part] = shard.compute(part)
             advance(part.stop - part.start)
-    temporary = shard.path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.save(file, rows)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(shard.path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise SoundspotError(f"cannot write {shard.path}: {error.strerror}") from error
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    with replacing(shard.path) as whole, whole.open("wb") as file:
+        np.save(file, rows)
 
 
 @contextmanager
@@ -377,10 +370,12 @@ class FeatureCache:
         """
         path = folder / DESCRIPTION
         if not path.exists():
-            raise SoundspotError(f"no feature cache at {folder}; make it with `soundspot encode`")
+            raise SoundspotError(
+                f"no feature cache at {folder}; make it with `soundspot encode {pairs.root}`"
+            )
         expected = {
             "code_version": CODE_VERSION,
-            "spec": plain(spec),
+            "spec": _kind(spec),
             "pairs": pairs.fingerprint(),
         }
         if digest is not None:
@@ -400,8 +395,8 @@ class FeatureCache:
             return np.empty((0,), np.float32)
         if not path.exists():
             raise SoundspotError(
-                f"the feature cache {self.folder} is incomplete ({name} is missing); "
-                "run `soundspot encode` again, it goes on where it stopped"
+                f"the feature cache {self.folder} is incomplete: {name} is missing; "
+                f"`soundspot encode` with views={self.spec.views} goes on where it stopped"
             )
         try:
             shard: NDArray[Any] = np.load(path, mmap_mode="r")

@@ -4,9 +4,7 @@ Drawn with NumPy and Pillow alone, so that a picture needs no extra. Axes: h w p
 """
 
 import json
-import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from soundspot.errors import SoundspotError
+from soundspot.files import replacing
 from soundspot.logmel import (
     HIGH_HZ,
     HOP,
@@ -280,22 +279,6 @@ def write_picture(path: Path, image: Image.Image) -> None:
     check_picture(path)
     with replacing(path) as part:
         image.save(part, format=PICTURE_FORMATS[path.suffix.lower()])
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Lend a temporary path beside `path`; what is written there takes its name at the end.
-
-    So the file appears whole or, on any failure, not at all.
-    """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise SoundspotError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def training_curves(run: Path) -> None:

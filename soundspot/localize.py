@@ -24,6 +24,7 @@ from soundspot.encoders.yamnet import YAMNet
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec, load_encoders
 from soundspot.figures import CONTOUR_LEVEL
+from soundspot.files import write_text
 from soundspot.media import SOUND_SAMPLES, Clip, cut, is_silent, read_clip
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.regions import Box, largest_region
@@ -100,8 +101,7 @@ class Localization:
     def save_json(self, path: str | Path) -> None:
         """Write the summary as JSON."""
         figures.check_file(Path(path))
-        with figures.replacing(Path(path)) as part:
-            part.write_text(json.dumps(self.summary()) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(self.summary()) + "\n")
 
     def summary(self) -> dict[str, Any]:
         """Everything but the pixels, as plain values for JSON."""

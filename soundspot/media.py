@@ -105,7 +105,7 @@ def probe(path: PathLike) -> MediaInfo:
     if found.kind == "sound":
         return MediaInfo(path, "sound", found.duration, None, has_sound=True)
     for _, frame in decoding.decode(path, "video", 0.0):
-        height, width, _ = decoding.to_rgb(frame).shape
+        height, width, _ = decoding.to_rgb(path, frame).shape
         return MediaInfo(path, "video", found.duration, (width, height), found.has_sound)
     raise _missing(path, found, "picture", 0.0)
 
@@ -172,7 +172,7 @@ def iter_frames(
         raise MediaError(f"{path} has no moving pictures: give a video.")
     frames = decoding.decode(path, "video", 0.0)
     for time, frame in decoding.shown(frames, _ticks(fps), hold=-decoding.CLOCK_TOLERANCE):
-        yield time, decoding.to_rgb(frame)
+        yield time, decoding.to_rgb(path, frame)
 
 
 def iter_clips(path: PathLike, fps: float) -> Iterator[Clip]:
@@ -325,7 +325,7 @@ def _frame(path: Path, found: _Found, at: float | None) -> UInt8[np.ndarray, "he
         if frame is None:
             raise _missing(path, found, "picture", at)
         if not frame.is_corrupt:
-            return decoding.to_rgb(frame)
+            return decoding.to_rgb(path, frame)
     raise MediaError(f"{path} is damaged: its picture at {at:.2f} s cannot be decoded.")
 
 

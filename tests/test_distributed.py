@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def gradients_of_a_share(path):
 
 
 def run_two(tmp_path, *arguments):
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     return subprocess.run(

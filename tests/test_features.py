@@ -67,12 +67,25 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tiny_pairs, made, tmp_path):
     partial = tmp_path / "partial"
     shutil.copytree(folder, partial)
     (partial / "view01-00000.npy").unlink()
-    (partial / "view01-00000.1.tmp").write_bytes(b"half")
+    (partial / ".view01-00000.77.npy").write_bytes(b"half")
     with pytest.raises(SoundspotError, match="incomplete.*view01"):
         FeatureCache.open(partial, tiny_pairs, SPEC)
     encode(tiny_pairs, partial, SPEC)
     for path in folder.glob("*.npy"):
         assert path.read_bytes() == (partial / path.name).read_bytes(), path.name
+
+
+def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, made, tmp_path):
+    folder = tmp_path / "grown"
+    shutil.copytree(made[1], folder)
+    three = FeatureSpec(pretrained=False, views=3)
+    assert features.cache_folder(tiny_pairs, three) == features.cache_folder(tiny_pairs, SPEC)
+    with pytest.raises(SoundspotError, match="view02-00000.npy is missing.*views=3"):
+        FeatureCache.open(folder, tiny_pairs, three)
+    first = (folder / "view00-00000.npy").stat().st_mtime_ns
+    encode(tiny_pairs, folder, three)
+    assert (folder / "view00-00000.npy").stat().st_mtime_ns == first
+    FeatureCache.open(folder, tiny_pairs, SPEC)
 
 
 def _encode_alone(pairs, folder):
@@ -97,7 +110,7 @@ def test_two_processes_share_the_work(tiny_pairs, made, tmp_path):
 def test_a_stale_cache_is_refused_with_the_reason(tiny_pairs, made, tmp_path):
     folder = tmp_path / "stale"
     shutil.copytree(made[1], folder)
-    other = FeatureSpec(pretrained=False, views=3)
+    other = FeatureSpec(pretrained=False, seed=3)
     with pytest.raises(SoundspotError, match="stale: its spec"):
         FeatureCache.open(folder, tiny_pairs, other)
     with pytest.raises(SoundspotError, match="stale: its weights"):

@@ -24,7 +24,13 @@ class MethodOutput(NamedTuple):
 
 
 class Method(nn.Module):
-    """The trained part of a network; the encoders stay outside, frozen."""
+    """The trained part of a network; the encoders stay outside, frozen.
+
+    Attributes:
+        training_only: How the names of weights begin that `maps` does not use.
+    """
+
+    training_only: tuple[str, ...] = ()
 
     @property
     def heads(self) -> list[nn.Parameter]:

@@ -94,6 +94,8 @@ class _Branch(nn.Module):
 class SSPL(Method):
     """The trained part of the paper's network; the encoders stay outside, frozen."""
 
+    training_only = ("branch.projector.", "predictor.", "target.")
+
     def __init__(self, config: SSPLConfig) -> None:
         super().__init__()
         self.config = config

@@ -11,14 +11,11 @@ import dataclasses
 import io
 import itertools
 import json
-import os
-import secrets
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +24,7 @@ from numpy.typing import NDArray
 
 from soundspot import media
 from soundspot.errors import SoundspotError
+from soundspot.files import replacing, write_text
 from soundspot.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts
 from soundspot.pairs import (
     FRAME_SIZE,
@@ -104,7 +102,7 @@ class PairWriter:
                         f"{self.root} holds a pair set made with {key}={json.dumps(found.get(key))}"
                         f", not {json.dumps(value)}; choose another folder or delete this one"
                     )
-        _write(self.root / PARTIAL, _dump(self._rules()))
+        write_text(self.root / PARTIAL, _dump(self._rules()))
 
     def add_frame(self, key: str, make: Callable[[], NDArray[np.uint8]]) -> str:
         """Store a frame of any size under `key`, unless it is there; returns its file name.
@@ -145,7 +143,7 @@ class PairWriter:
             write_rows(self.root / SOUNDS, sounds)
         lost = Counter(entry.status for entry in entries if entry.status != "done")
         found = {"counts": counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
-        _write(self.root / HEAD, _dump(self._rules() | found))
+        write_text(self.root / HEAD, _dump(self._rules() | found))
         (self.root / PARTIAL).unlink(missing_ok=True)
         return Summary(PairSet.open(self.root), tuple(entries))
 
@@ -206,8 +204,8 @@ def pack(pairset: PairSet, out: Path, frames_per_shard: int = 1000) -> PairSet:
     for number, start in enumerate(range(0, len(groups), frames_per_shard)):
         names = dict.fromkeys(itertools.chain(*groups[start : start + frames_per_shard]))
         with (
-            atomic(out / f"shard-{number:06d}.tar") as file,
-            tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
+            replacing(out / f"shard-{number:06d}.tar") as part,
+            tarfile.open(part, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             for name in (name for name in names if name not in written):
                 data = pairset.read(name)
@@ -247,33 +245,11 @@ def write_rows(path: Path, rows: Iterable[Any]) -> None:
         }
         # ASCII: a file name that is no valid UTF-8 survives as an escape.
         lines.append(json.dumps(values) + "\n")
-    _write(path, "".join(lines).encode())
+    write_text(path, "".join(lines))
 
 
-@contextmanager
-def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears under its name whole or not at all."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            with part.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())  # the name must not reach the disk before the bytes
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise SoundspotError(f"{path} cannot be written ({error.strerror})") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with atomic(path) as file:
-        file.write(data)
-
-
-def _dump(values: Mapping[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1) + "\n").encode()
+def _dump(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, indent=1) + "\n"
 
 
 def _read_json(path: Path) -> dict[str, Any]:

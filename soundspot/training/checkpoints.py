@@ -5,20 +5,20 @@ which config on which encoders, how it was made and how it scored.
 """
 
 import json
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from soundspot.config import build, choose, plain
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec
+from soundspot.files import replacing, write_text
 from soundspot.methods import METHODS
 from soundspot.methods.method import Method
 
@@ -37,6 +37,7 @@ class Card:
         epoch: After how many epochs.
         metrics: What was measured on the validation split when it was saved.
         provenance: Command, commit, seed, data fingerprint.
+        slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
     """
 
@@ -47,6 +48,7 @@ class Card:
     epoch: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    slim: bool = False
     format: int = FORMAT
 
 
@@ -56,7 +58,7 @@ def build_method(method: str, config: Mapping[str, Any]) -> Method:
     return spec.module(build(spec.config, config, "model"))
 
 
-def save(path: Path, model: nn.Module, card: Card) -> None:
+def save(path: Path, model: Method, card: Card) -> None:
     """Write weights and card; each file is replaced in one step.
 
     Args:
@@ -65,16 +67,27 @@ def save(path: Path, model: nn.Module, card: Card) -> None:
         card: Goes beside it as .json.
     """
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    if card.slim:
+        state = {
+            name: tensor.half() if tensor.is_floating_point() else tensor
+            for name, tensor in state.items()
+            if not name.startswith(model.training_only)
+        }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        save_file(state, temporary)
-        temporary.replace(path)
-        temporary.write_text(json.dumps(plain(card), indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path.with_suffix(".json"))
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise SoundspotError(f"cannot write the checkpoint {path}: {error}") from error
+    with replacing(path) as part:
+        try:
+            save_file(state, part)
+        except SafetensorError as error:
+            raise SoundspotError(f"cannot write the checkpoint {path}: {error}") from error
+    write_text(path.with_suffix(".json"), json.dumps(plain(card), indent=1) + "\n")
+
+
+def export(source: Path, target: Path) -> Card:
+    """Write a checkpoint for use alone: half precision, without what only training needs."""
+    model, card = load(source)
+    slim = replace(card, slim=True)
+    save(target, model, slim)
+    return slim
 
 
 def load(path: Path) -> tuple[Method, Card]:
@@ -84,6 +97,8 @@ def load(path: Path) -> tuple[Method, Card]:
         The method in eval mode, in float32, and its card.
     """
     if path.is_dir():
+        if not (path / "best.safetensors").is_file():
+            raise SoundspotError(f"the folder {path} holds no training run (best.safetensors)")
         path = path / "best.safetensors"
     if not path.is_file():
         raise SoundspotError(f"no checkpoint at {path}")
@@ -91,7 +106,11 @@ def load(path: Path) -> tuple[Method, Card]:
     model = build_method(card.method, card.config)
     try:
         state: dict[str, Tensor] = load_file(path)
-        model.load_state_dict({name: _full(tensor) for name, tensor in state.items()})
+        kept = {name: _full(tensor) for name, tensor in state.items()}
+        if card.slim:  # what only training needs stays as it was built
+            own = model.state_dict().items()
+            kept |= {name: tensor for name, tensor in own if name.startswith(model.training_only)}
+        model.load_state_dict(kept)
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise SoundspotError(f"{path} is damaged or does not fit its card: {reason}") from error

@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from soundspot.config import build, plain
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureCache, cache_folder, load_encoders
+from soundspot.files import replacing, write_text
 from soundspot.methods.method import Method
 from soundspot.pairs import PairSet
 from soundspot.training import checkpoints
@@ -243,7 +244,7 @@ class _Run:
             "best_score": self.progress.best_score,
             "epochs": [json.loads(line) for line in lines],
         }
-        (self.run / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+        write_text(self.run / "result.json", json.dumps(result, indent=1) + "\n")
 
     def _save_state(self) -> None:
         if not self.world.first:
@@ -254,13 +255,8 @@ class _Run:
             "optimiser": self.optimiser.state_dict(),
             "progress": vars(self.progress),
         }
-        temporary = self.run / f"{STATE}.tmp"
-        try:
-            torch.save(state, temporary)
-            temporary.replace(self.run / STATE)
-        except (OSError, RuntimeError) as error:
-            temporary.unlink(missing_ok=True)
-            raise SoundspotError(f"cannot write {self.run / STATE}: {error}") from error
+        with replacing(self.run / STATE) as part:
+            torch.save(state, part)
 
     def _claim_folder(self) -> None:
         """Start a new run folder or load the state of the run that is in it."""
@@ -272,7 +268,7 @@ class _Run:
         if (self.run / STATE).exists():
             self._load_state()
         if self.world.first:
-            stored.write_text(json.dumps(plain(self.recipe), indent=1) + "\n")
+            write_text(stored, json.dumps(plain(self.recipe), indent=1) + "\n")
 
     def _load_state(self) -> None:
         path = self.run / STATE
