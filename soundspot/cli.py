@@ -275,6 +275,20 @@ def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
+@app.command
+def export(source: Path, target: Path, /) -> None:
+    """Write a checkpoint for use alone: half precision, without what only training needs.
+
+    Args:
+        source: A training run's folder, or a checkpoint.
+        target: The .safetensors file to write; its card goes beside it.
+    """
+    from soundspot.training import checkpoints
+
+    checkpoints.export(source, target)
+    _say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+
+
 def _report(summary: "Summary") -> None:
     for entry in summary.losses:
         _say(f"{entry.status:<10} {entry.item} {entry.reason}")

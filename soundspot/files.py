@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from soundspot.errors import SoundspotError
@@ -25,7 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise SoundspotError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,9 +8,8 @@ Axes: height width = the picture as displayed; samples, total = mono sound at 16
 import itertools
 import math
 import os
-import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +25,7 @@ from PIL import Image
 
 from soundspot import decoding
 from soundspot.decoding import SAMPLE_RATE, MediaError
+from soundspot.files import replacing
 
 __all__ = [
     "SAMPLE_RATE",
@@ -403,13 +403,9 @@ def _pcm(waveform: Float32[np.ndarray, " samples"], start: int) -> AudioFrame:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Path]:
-    """Write beside the target and rename: nobody ever sees half a file."""
-    temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")  # the suffix names the format
+    """Write beside the target and rename; what FFmpeg says of a failure becomes a sentence."""
     try:
-        yield temporary
-        temporary.replace(path)
-    except (OSError, FFmpegError) as error:
+        with replacing(path) as part:
+            yield part
+    except FFmpegError as error:
         raise MediaError(f"Cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

@@ -54,7 +54,8 @@ def tiny_pairs(tmp_path_factory):
         for k in range(4):
             cls = classes[k % 2]
             key = f"{split}-{k}"
-            audio = writer.add_sound(key, lambda c=cls, k=k: tone(c, k))
+            detune = k if split == "train" else k + 7
+            audio = writer.add_sound(key, lambda c=cls, k=detune: tone(c, k))
             sounds.append(Sound(key, audio, split, cls))
     for k in range(11):
         name = writer.add_frame(f"train-{k}", lambda k=k: frame(classes[k % 2], 13 * k))

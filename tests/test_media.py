@@ -114,7 +114,7 @@ def write(
 
 def refused(call: Any, *args: Any, **kwargs: Any) -> str:
     """The message of the refusal, which must be one sentence."""
-    with pytest.raises(MediaError) as caught:
+    with pytest.raises(SoundspotError) as caught:
         call(*args, **kwargs)
     message = str(caught.value)
     assert "\n" not in message

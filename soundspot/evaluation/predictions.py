@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -58,7 +59,13 @@ def find_scenes(
     """
     split = ESCVOC_SPLITS.get(benchmark.name)
     if split is not None and pairs is not None:
-        return _own_truth(benchmark, pairs, split), {}
+        found = own_truth(pairs, split)
+        if len(found) > benchmark.count:
+            raise SoundspotError(
+                f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
+                f"{pairs.root} has {len(found):,}: is it another pair set?"
+            )
+        return found, {}
     if annotations is None:
         needs = "a pair set (--data) or " if split is not None else ""
         raise SoundspotError(
@@ -79,13 +86,9 @@ def find_scenes(
     return found, missing
 
 
-def _own_truth(benchmark: Benchmark, pairs: PairSet, split: str) -> list[Scene]:
+def own_truth(pairs: PairSet, split: str) -> list[Scene]:
+    """The scenes of an annotated split of a pair set."""
     rows = pairs.select(split)
-    if len(rows) > benchmark.count:
-        raise SoundspotError(
-            f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
-            f"{pairs.root} has {len(rows):,}: is it another pair set?"
-        )
     scenes = []
     for pair in rows:
         if pair.boxes is None or pair.audio is None:
@@ -195,7 +198,8 @@ def model_maps(
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "n h w"]:
     """The maps of frames, each under its own sound."""
-    return maps_by_cycle(model, features, frames, f_a, cycles)[-1]
+    last: Float32[np.ndarray, "n h w"] = maps_by_cycle(model, features, frames, f_a, cycles)[-1]
+    return last
 
 
 def maps_by_cycle(
@@ -254,7 +258,10 @@ class SavedMaps:
         archive = self.folder / ARCHIVE
         if archive.exists():
             with _open(archive) as file:
-                maps = [_checked(file[id], id, archive) for id in ids]
+                try:
+                    maps = [_checked(file[id], id, archive) for id in ids]
+                except (OSError, ValueError, EOFError, BadZipFile) as error:
+                    raise _unreadable(archive, error) from error
         else:
             paths = {id: self.folder / f"{id}.npy" for id in ids}
             maps = [_checked(_open(path), id, path) for id, path in paths.items()]
@@ -270,8 +277,12 @@ class SavedMaps:
 def _open(path: Path) -> Any:
     try:
         return np.load(path)  # never unpickles
-    except (OSError, ValueError, EOFError) as error:
-        raise SoundspotError(f"{path} is not a readable NumPy file ({error})") from error
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: BaseException) -> SoundspotError:
+    return SoundspotError(f"{path} is not a readable NumPy file ({error})")
 
 
 def _checked(values: Any, id: str, source: Path) -> Float32[np.ndarray, "h w"]:

@@ -1,0 +1,173 @@
+"""From scores to the lines of a report: every contender, every protocol, every interval.
+
+Axes: n pairs, m independent units (pairs, or groups such as duets), h w the map as a model made it,
+t passes of a PCM.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from soundspot.evaluation import trivial
+from soundspot.evaluation.benchmarks import Item
+from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
+from soundspot.evaluation.listening import (
+    correlation_across_sounds,
+    mass_on_side,
+    mean_of_group,
+    peak_in_truth,
+    peak_on_side,
+    worst_of_group,
+)
+from soundspot.evaluation.metrics import Truths, auc, ciou_at, pair_auc
+from soundspot.evaluation.protocols import PROTOCOLS
+
+MAIN = "sspl"
+"""The paper's protocol: of figures, tables by class and size, and paired tests."""
+
+Kind = Literal["model", "maps", "trivial"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the results; numbers are fractions, low and high the ends of 95 % intervals.
+
+    `listening` holds what duets add: peak_side, both_sides, peak_in_box, mass_side, iiou and
+    map_correlation with their intervals.
+    """
+
+    model: str
+    kind: Kind
+    benchmark: str
+    protocol: str
+    n: int
+    missing: int
+    ciou: float
+    ciou_low: float
+    ciou_high: float
+    auc: float
+    auc_low: float
+    auc_high: float
+    listening: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A model, a folder of maps or a baseline on the evaluated pairs.
+
+    Attributes:
+        name: What tables call it.
+        kind: What it is.
+        scores: Protocol -> cIoU of each pair.
+        maps: None for baselines that are masks.
+        by_cycle: The maps after each pass, for models with a PCM.
+    """
+
+    name: str
+    kind: Kind
+    scores: Mapping[str, Float[np.ndarray, "n"]]
+    maps: Float[np.ndarray, "n h w"] | None = None
+    by_cycle: Float[np.ndarray, "t n h w"] | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The first model against another one, by protocol `sspl`."""
+
+    first: str
+    other: str
+    measure: str
+    test: PairedTest
+
+
+def baselines(truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None) -> list[Contender]:
+    """What a benchmark gives away without a model."""
+    maps = {"random map": trivial.random_maps(len(truths)), "image saliency": saliency_maps}
+    return [
+        Contender(name, "trivial", scores, maps.get(name))
+        for name, scores in trivial.trivial_scores(truths, saliency_maps).items()
+    ]
+
+
+def rows_of(
+    one: Contender, benchmark: str, items: Sequence[Item], truths: Truths, lost: int
+) -> list[Row]:
+    """The lines of one contender, one a protocol; `lost` pairs were not evaluated."""
+    groups = [item.group for item in items if item.group is not None]
+    heard = {} if one.maps is None or not groups else _listening(one.maps, items, groups, truths)
+    rows = []
+    for protocol in PROTOCOLS:
+        scores = one.scores[protocol]
+        success, area = _units(scores, groups)
+        ciou, curve = bootstrap(success), bootstrap(area)
+        instances = {} if not groups else _summary("iiou", worst_of_group(scores >= 0.5, groups))
+        rows.append(
+            Row(
+                model=one.name,
+                kind=one.kind,
+                benchmark=benchmark,
+                protocol=protocol,
+                n=len(scores),
+                missing=lost,
+                ciou=ciou_at(scores),
+                ciou_low=ciou.low,
+                ciou_high=ciou.high,
+                auc=auc(scores),
+                auc_low=curve.low,
+                auc_high=curve.high,
+                listening=heard | instances,
+            )
+        )
+    return rows
+
+
+def _units(
+    scores: Float[np.ndarray, "n"], groups: Sequence[str]
+) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
+    """Success and share of the AUC of each independent unit: a pair, or a duet."""
+    success, area = (scores >= 0.5).astype(np.float64), pair_auc(scores)
+    if not groups:
+        return success, area
+    return mean_of_group(success, groups), mean_of_group(area, groups)
+
+
+def _listening(
+    maps: Float[np.ndarray, "n h w"], items: Sequence[Item], groups: Sequence[str], truths: Truths
+) -> dict[str, float]:
+    """Does it listen? Each measure with its interval over groups."""
+    sides = [item.side for item in items if item.side is not None]
+    on_side = peak_on_side(maps, sides)
+    correlation = correlation_across_sounds(maps, groups)
+    return (
+        _summary("peak_side", mean_of_group(on_side, groups))
+        | _summary("both_sides", worst_of_group(on_side, groups))
+        | _summary("peak_in_box", mean_of_group(peak_in_truth(maps, truths), groups))
+        | _summary("mass_side", mean_of_group(mass_on_side(maps, sides), groups))
+        | _summary("map_correlation", correlation[np.isfinite(correlation)])
+    )
+
+
+def _summary(name: str, values: Float[np.ndarray, "m"]) -> dict[str, float]:
+    if not len(values):
+        return {}
+    interval = bootstrap(values)
+    return {
+        name: float(values.mean()),
+        f"{name}_low": interval.low,
+        f"{name}_high": interval.high,
+    }
+
+
+def compare(contenders: Sequence[Contender], groups: Sequence[str]) -> tuple[Comparison, ...]:
+    """The first model against each other one, on the same pairs (or groups)."""
+    found = []
+    for other in contenders[1:]:
+        first = _units(contenders[0].scores[MAIN], groups)
+        second = _units(other.scores[MAIN], groups)
+        for measure, a, b in zip(("ciou", "auc"), first, second, strict=True):
+            test = paired_test(a, b)
+            found.append(Comparison(contenders[0].name, other.name, measure, test))
+    return tuple(found)
