@@ -23,7 +23,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())  # the name must not reach the disk before the bytes
         part.replace(path)
     except OSError as error:
-        raise SoundspotError(f"cannot write {path}: {error.strerror or error}") from error
+        raise SoundspotError(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
         with suppress(OSError):
             part.unlink()

@@ -17,7 +17,6 @@ from PIL import Image
 
 from soundspot import decoding, media
 from soundspot.errors import SoundspotError
-from soundspot.media import MediaError
 
 FPS = 10
 WIDTH, HEIGHT = 64, 48
