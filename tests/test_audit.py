@@ -113,7 +113,7 @@ def test_a_packed_list_holds_no_time_stamp(tmp_path):
 
 def test_a_list_that_cannot_be_written_leaves_nothing(tmp_path):
     (tmp_path / "clean.txt").mkdir()  # a folder stands in the way of the last step
-    with pytest.raises(SoundspotError, match="cannot be written"):
+    with pytest.raises(SoundspotError, match="cannot write"):
         write_ids(tmp_path / "clean.txt", ["a"])
     assert [path.name for path in tmp_path.iterdir()] == ["clean.txt"]
 

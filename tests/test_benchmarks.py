@@ -74,7 +74,7 @@ def test_the_extended_lists_add_negatives(tmp_path):
     assert items[3] == Item("aaaaaaaaaaa_000001+zzz_000009", "aaaaaaaaaaa_000001", "zzz_000009", ())
     assert not BENCHMARKS["vggss-extended"].truths(items[3:]).any()
     write(tmp_path, "vggss_test_plus_silent.csv", "video,audio,label\na,b,sounding\n")
-    with pytest.raises(SoundspotError, match="non-sounding pairs only, got {'sounding'}"):
+    with pytest.raises(SoundspotError, match=r"non-sounding pairs only, got \{'sounding'\}"):
         read("vggss-extended", tmp_path)
     write(tmp_path, "vggss_test_plus_silent.csv", "a,b,c\n")
     with pytest.raises(SoundspotError, match="columns video, audio, label"):

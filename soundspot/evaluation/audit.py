@@ -6,7 +6,6 @@ Axes: n frames, h w pixels, b bits of a hash, a training frames, t test frames.
 import csv
 import gzip
 import re
-import secrets
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from jaxtyping import Bool, Float, UInt8
 
 from soundspot.errors import SoundspotError
 from soundspot.evaluation.benchmarks import Item
+from soundspot.files import replacing
 
 WAVES = 16  # frequencies a side that the hash looks at
 NEAR = 32
@@ -137,13 +137,8 @@ def write_ids(path: Path, ids: Iterable[str]) -> None:
     data = "".join(f"{id}\n" for id in ids).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # no time stamp: the same list is the same file
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
+    with replacing(path) as part:
         part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise SoundspotError(f"{path} cannot be written ({error.strerror})") from error
 
 
 def frame_hash(frames: UInt8[np.ndarray, "n h w 3"]) -> Bool[np.ndarray, "n b"]:

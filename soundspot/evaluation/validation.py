@@ -1,17 +1,17 @@
 """Score a method on the annotated splits of a pair set, from cached features.
 
-Axes: n pairs, h w the map as the method made it, s side of the evaluation map.
+Axes: n pairs, h w the map as the method made it.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from soundspot.errors import SoundspotError
 from soundspot.evaluation.listening import Side, peak_on_side
-from soundspot.evaluation.metrics import auc, ciou_at, union_map, votes_map
+from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
 from soundspot.evaluation.protocols import score
 from soundspot.features import FeatureCache
 from soundspot.methods.method import Method
@@ -53,14 +53,10 @@ def cached_maps(
     return np.concatenate(maps)
 
 
-def pair_truths(pairs: Sequence[Pair]) -> Float[np.ndarray, "n s s"] | Bool[np.ndarray, "n s s"]:
-    """Consensus maps: the union of one annotator's boxes, the votes of several."""
+def pair_truths(pairs: Sequence[Pair]) -> Truths:
+    """Consensus maps: the union of one annotator's boxes, two votes of several annotators."""
     several = any(len(pair.boxes or ()) > 1 for pair in pairs)
-    if several:
-        return np.stack([votes_map(pair.boxes or ()) for pair in pairs])
-    return np.stack(
-        [union_map([box for boxes in pair.boxes or () for box in boxes]) for pair in pairs]
-    )
+    return truth_maps([pair.boxes or () for pair in pairs], needed=2 if several else 1)
 
 
 def side_of(pair: Pair) -> Side:
