@@ -181,6 +181,79 @@ def train(recipe: Path, /, *settings: str, run: Path | None = None) -> None:
     _say(f"best epoch {done.best_epoch}, score {done.best_score:.4f}: {place}/best.safetensors")
 
 
+@app.command
+def evaluate(
+    *models: str,
+    benchmark: Annotated[list[str], Parameter(name=["--benchmark", "-b"], negative="")],
+    data: Path | None = None,
+    annotations: Path | None = None,
+    maps: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    trivial: Flag = False,
+    out: Out = None,
+    cycles: int | None = None,
+) -> None:
+    """Score models, or anyone's saved maps, on benchmarks, beside what needs no model at all.
+
+    Args:
+        models: Names of models, checkpoints or folders of training runs.
+        benchmark: Such as escvoc, escvoc-duets, vggss, flickr; may be given several times.
+        data: Pair set with the media; default for ESC-VOC: data/escvoc.
+        annotations: Folder of the benchmark's annotation files.
+        maps: Folder of saved maps, <pair id>.npy or maps.npz; may be given several times.
+        trivial: Only the baselines; without models and maps this is so anyway.
+        out: Folder for report.json, report.md and report.html.
+        cycles: T of models with a PCM, if not the one they were trained with.
+    """
+    from soundspot.evaluation import report
+    from soundspot.evaluation.runner import Job
+    from soundspot.evaluation.runner import evaluate as run
+
+    if trivial and (models or maps):
+        raise SoundspotError("--trivial is for the baselines alone; they stand in every report")
+    if out is not None:
+        report.check_folder(out)
+    job = Job(tuple(benchmark), models, data, annotations, tuple(maps or ()), cycles)
+    done = run(job)
+    report.show(done)
+    if out is not None:
+        report.write(done, out)
+        _say(f"report: {out / 'report.html'}")
+
+
+@app.command
+def audit(
+    train_list: Path,
+    /,
+    *,
+    benchmark: str,
+    annotations: Path,
+    out: Out = None,
+    train_data: Path | None = None,
+    data: Path | None = None,
+    strict: Flag = False,
+) -> int:
+    """Find a benchmark's clips in a training list, by id and, given both pair sets, by look.
+
+    Args:
+        train_list: Ids, one a line (.txt) or in the first column (.csv); may be gzipped.
+        benchmark: Such as vggss or flickr.
+        annotations: Folder of the benchmark's annotation files.
+        out: Where to write the training list without what leaks.
+        train_data: Pair set of the training list.
+        data: Pair set of the benchmark.
+        strict: Exit code 2 if anything leaks.
+    """
+    from soundspot.evaluation.audit import write_ids
+    from soundspot.evaluation.leaks import describe, find_leaks
+
+    found = find_leaks(train_list, benchmark, annotations, train_data, data)
+    _say(describe(found, train_list, benchmark))
+    if out is not None:
+        write_ids(out, found.clean_train)
+        _say(f"clean list: {out}")
+    return 2 if strict and (found.leaked or found.alike) else 0
+
+
 @weights_app.command(name="list")
 def list_weights() -> None:
     """Show every name, its licence, its sources and whether it is in the cache."""

@@ -8,14 +8,23 @@ from torch import Tensor, nn
 
 
 class AudioTransform(nn.Module):
-    """g of the paper: FC-ReLU-FC on every patch's embedding, then the mean over the patches."""
+    """g of the paper: FC-ReLU-FC on every patch's embedding, then the mean over the patches.
 
-    def __init__(self, c_a: int, c_v: int = 512) -> None:
+    Args:
+        c_a: Channels of the audio feature.
+        c_v: Channels of the visual feature.
+        of_mean: Transform the mean embedding instead, as the paper's text has it.
+    """
+
+    def __init__(self, c_a: int, c_v: int = 512, of_mean: bool = False) -> None:
         super().__init__()
+        self.of_mean = of_mean
         self.layers = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, c_v))
 
     def forward(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b c"]:
         """Bring a sound into the space of the visual feature."""
+        if self.of_mean:
+            f_a = f_a.mean(dim=1, keepdim=True)
         transformed: Tensor = self.layers(f_a)
         return transformed.mean(dim=1)
 

@@ -219,7 +219,7 @@ class Localizer:
     def maps_by_cycle(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
     ) -> Float32[np.ndarray, "t h w"]:
-        """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 6)."""
+        """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 7)."""
         if not self._has_pcm:
             raise SoundspotError(f"{self.name} has no PCM: it has one map, not one a cycle")
         self._check_cycles(cycles)

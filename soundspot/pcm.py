@@ -9,7 +9,7 @@ T counts the initialising pass (t = 0 in Algorithm S1) and the T - 1 recursive c
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,10 @@ from torch import Tensor, nn
 
 A_INIT = 1.0
 B_INIT = 0.5
+BOTTOM_CHANNELS = 128  # of r_1, as the paper writes it
+
+# Where the paper's text and the authors' released code differ; docs/differences.md lists how.
+Variant = Literal["released", "paper"]
 
 
 class PCMOutput(NamedTuple):
@@ -40,13 +44,17 @@ class _State(NamedTuple):
 
 
 class _StepNorms(nn.Module):
-    """The batch norms of one pass: below the top in feedback, at every level in feedforward."""
+    """The batch norms of one pass: below the top in feedback, at every level in feedforward.
 
-    def __init__(self, c_v: int) -> None:
+    The paper's text also has one in the top level's feedback update.
+    """
+
+    def __init__(self, c_v: int, c_1: int, top: bool) -> None:
         super().__init__()
-        self.feedback_1 = nn.BatchNorm2d(c_v)
+        self.feedback_1 = nn.BatchNorm2d(c_1)
         self.feedback_2 = nn.BatchNorm2d(c_v)
-        self.feedforward_1 = nn.BatchNorm2d(c_v)
+        self.feedback_3 = nn.BatchNorm2d(c_v) if top else nn.Identity()
+        self.feedforward_1 = nn.BatchNorm2d(c_1)
         self.feedforward_2 = nn.BatchNorm2d(c_v)
         self.feedforward_3 = nn.BatchNorm2d(c_v)
 
@@ -58,24 +66,31 @@ class PCM(nn.Module):
         c_v: Channels of the visual feature and of all three levels.
         c_a: Channels of the audio feature.
         cycles: T of the paper. It fixes how many sets of batch norms are learned.
+        variant: "released" has c_v channels at every level and a_l, b_l a channel; "paper" has
+            128 channels at the bottom, a_l and b_l as scalars and a batch norm at the top.
     """
 
-    def __init__(self, c_v: int = 512, c_a: int = 128, cycles: int = 5) -> None:
+    def __init__(
+        self, c_v: int = 512, c_a: int = 128, cycles: int = 5, variant: Variant = "released"
+    ) -> None:
         super().__init__()
         if cycles < 1:
             raise ValueError(f"PCM needs at least one pass, not T={cycles}")
+        written = variant == "paper"
+        c_1 = BOTTOM_CHANNELS if written else c_v
         # Feedback connections W_{l+1,l}: predictions travel down.
         self.w_32 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
-        self.w_21 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
-        self.w_10 = nn.Conv2d(c_v, c_a, 1)
+        self.w_21 = nn.Conv2d(c_v, c_1, 3, padding=1, bias=False)
+        self.w_10 = nn.Conv2d(c_1, c_a, 1)
         # Feedforward connections W_{l-1,l}: errors travel up.
-        self.w_01 = nn.ConvTranspose2d(c_a, c_v, 1, bias=False)
-        self.w_12 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
+        self.w_01 = nn.ConvTranspose2d(c_a, c_1, 1, bias=False)
+        self.w_12 = nn.ConvTranspose2d(c_1, c_v, 3, bias=False)
         self.w_23 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
-        # a_l and b_l for l = 1, 2, 3: one value a channel, kept positive by a ReLU where used.
-        self.a = nn.ParameterList(torch.full((c_v, 1, 1), A_INIT) for _ in range(3))
-        self.b = nn.ParameterList(torch.full((c_v, 1, 1), B_INIT) for _ in range(3))
-        self.norms = nn.ModuleList(_StepNorms(c_v) for _ in range(cycles))
+        # a_l and b_l for l = 1, 2, 3, kept positive by a ReLU where they are used.
+        widths = (1, 1, 1) if written else (c_1, c_v, c_v)
+        self.a = nn.ParameterList(torch.full((width, 1, 1), A_INIT) for width in widths)
+        self.b = nn.ParameterList(torch.full((width, 1, 1), B_INIT) for width in widths)
+        self.norms = nn.ModuleList(_StepNorms(c_v, c_1, written and t > 0) for t in range(cycles))
         self.output = nn.Conv2d(c_v, c_v, 1)
 
     def forward(
@@ -102,7 +117,7 @@ class PCM(nn.Module):
         f_a: Float[Tensor, "b a"],
         cycles: int | None = None,
     ) -> list[PCMOutput]:
-        """The output as it would be after t = 1, 2, ..., T passes (the paper's Fig. 6)."""
+        """The output as it would be after t = 1, 2, ..., T passes (the paper's Fig. 7)."""
         return [
             PCMOutput(self.output(state.r_3), state.e_0) for state in self._passes(f_v, f_a, cycles)
         ]
@@ -135,7 +150,7 @@ class PCM(nn.Module):
 
     def _cycle(self, state: _State, f_v: Tensor, f_a: Tensor, norms: _StepNorms) -> _State:
         """One recursive cycle; the linear predictions serve the update and the error alike."""
-        r_3 = F.gelu(self._blend(3, state.r_3, f_v))
+        r_3 = F.gelu(norms.feedback_3(self._blend(3, state.r_3, f_v)))
         p_2 = self._predict(self.w_32, r_3)
         r_2 = F.gelu(norms.feedback_2(self._blend(2, state.r_2, p_2)))
         p_1 = self._predict(self.w_21, r_2)
@@ -144,15 +159,15 @@ class PCM(nn.Module):
 
     @staticmethod
     def _predict(w: nn.Conv2d, r: Tensor) -> Tensor:
-        """Eq. 9: p_l = (W_{l+1,l})^T r_{l+1}; the pooling brings it to the grid below."""
+        """Eqs. 9, S10: p_l = (W_{l+1,l})^T r_{l+1}; the pooling brings it to the grid below."""
         return F.max_pool2d(w(r), 2)
 
     def _blend(self, level: int, r: Tensor, p: Tensor) -> Tensor:
-        """The argument of φ in Eq. 10: (1 - b_l) r_l(t-1) + b_l p_l(t)."""
+        """The argument of φ in Eqs. 10, S11: (1 - b_l) r_l(t-1) + b_l p_l(t)."""
         return torch.lerp(r, p, F.relu(self.b[level - 1]))
 
     def _correct(self, level: int, r: Tensor, error: Tensor) -> Tensor:
-        """The argument of φ in Eq. 12: r_l + a_l (W_{l-1,l})^T e_{l-1}, W already applied."""
+        """The argument of φ in Eqs. 12, S13: r_l + a_l (W_{l-1,l})^T e_{l-1}, W already applied."""
         return torch.addcmul(r, F.relu(self.a[level - 1]), error)
 
     def _feedforward(
@@ -166,7 +181,7 @@ class PCM(nn.Module):
         f_a: Tensor,
         norms: _StepNorms,
     ) -> _State:
-        """Eqs. 11 and 12 from the bottom up: each error corrects the level above it."""
+        """Eqs. 11 and 12 (S12, S13) from the bottom up: each error corrects the level above it."""
         p_0 = F.gelu(self.w_10(r_1)).mean(dim=(2, 3))
         e_0 = f_a - p_0
         up_0 = self.w_01(e_0[:, :, None, None].expand(-1, -1, *r_1.shape[-2:]))

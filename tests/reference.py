@@ -88,7 +88,7 @@ def upward(error, w, size):
 
 
 def pcm(f_v, f_a, w, total):
-    """Algorithm S1: `w` maps the package's parameter names to arrays; returns every f̃_v(t)."""
+    """Algorithm S1: `w` maps the package's parameter names to arrays; returns every f̃_v(t) and the last e_0."""
 
     def norm(t, name, x):
         key = f"norms.{t}.{name}"
@@ -103,13 +103,14 @@ def pcm(f_v, f_a, w, total):
             r2 = gelu(norm(t, "feedback_2", max_pool(conv(r3, w["w_32.weight"], padding=1))))
             r1 = gelu(norm(t, "feedback_1", max_pool(conv(r2, w["w_21.weight"], padding=1))))
             p2, p1 = r2, r1
-        else:  # feedback process, Eqs. S5 and S6
-            r3 = gelu((1 - b[2]) * r3 + b[2] * f_v)
+        else:  # feedback process, Eqs. S10 and S11
+            r3 = (1 - b[2]) * r3 + b[2] * f_v
+            r3 = gelu(norm(t, "feedback_3", r3) if f"norms.{t}.feedback_3.weight" in w else r3)
             p2 = max_pool(conv(r3, w["w_32.weight"], padding=1))
             r2 = gelu(norm(t, "feedback_2", (1 - b[1]) * r2 + b[1] * p2))
             p1 = max_pool(conv(r2, w["w_21.weight"], padding=1))
             r1 = gelu(norm(t, "feedback_1", (1 - b[0]) * r1 + b[0] * p1))
-        # feedforward process, Eqs. S7 and S8
+        # feedforward process, Eqs. S12 and S13
         p0 = gelu(conv(r1, w["w_10.weight"], w["w_10.bias"])).mean(axis=(2, 3))
         e0 = np.broadcast_to((f_a - p0)[:, :, None, None], (*f_a.shape, *r1.shape[2:]))
         r1 = gelu(norm(t, "feedforward_1", r1 + a[0] * transposed_conv(e0, w["w_01.weight"])))
@@ -118,7 +119,7 @@ def pcm(f_v, f_a, w, total):
         e2 = r2 - p2
         r3 = gelu(norm(t, "feedforward_3", r3 + a[2] * upward(e2, w["w_23.weight"], r3.shape[2:])))
         outputs.append(conv(r3, w["output.weight"], w["output.bias"]))
-    return outputs
+    return outputs, f_a - p0
 
 
 def similarity(f_a, f_v):

@@ -12,6 +12,13 @@ def test_audio_transform_acts_on_every_patch_before_the_mean():
     torch.testing.assert_close(g(f_a), sum(patches) / 7)
 
 
+def test_the_papers_g_takes_the_mean_first():
+    g = AudioTransform(c_a=3, c_v=5, of_mean=True)
+    f_a = torch.randn(2, 7, 3)
+    torch.testing.assert_close(g(f_a), g.layers(f_a.mean(dim=1)))
+    assert not torch.allclose(g(f_a), g.layers(f_a).mean(dim=1))
+
+
 def test_projector_is_simsiams():
     layers = list(Projector())
     linears = [m for m in layers if isinstance(m, nn.Linear)]

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import reference
+from soundspot import losses
 from soundspot.features import Batch
 from soundspot.methods.sspl import SSPL, SSPLConfig, pooled_audio
 
@@ -24,6 +25,7 @@ def batch(b=11, grid=7):
 def _variants():
     yield SMALL
     yield dataclasses.replace(SMALL, pcm=True)
+    yield dataclasses.replace(SMALL, pcm=True, variant="paper")
     yield dataclasses.replace(SMALL, visual_conv=True, alignment=0.5)
     yield dataclasses.replace(SMALL, pcm=True, alignment=0.5, visual_conv=True)
     for objective in ("byol", "barlow", "wmse"):
@@ -90,16 +92,18 @@ def test_maps_of_every_cycle_end_in_the_map_and_may_go_beyond_training():
 def test_pcm_hears_the_mean_patch_on_the_unit_sphere():
     f_a = torch.tensor([[[3.0, 0.0], [3.0, 8.0]]])
     torch.testing.assert_close(pooled_audio(f_a), torch.tensor([[0.6, 0.8]]))
+    torch.testing.assert_close(pooled_audio(f_a, unit=False), torch.tensor([[3.0, 4.0]]))
 
 
 def test_each_view_keeps_its_own_batch_statistics():
-    """z of a view must not depend on what the other view holds."""
+    """The loss is that of the views run apart; views of other scales in one batch would differ."""
     model = SSPL(SMALL)
     data = batch()
-    alone = model.branch(data.f_v1, data.f_a).z
-    shifted = data._replace(f_v2=data.f_v2 * 100)
-    model(shifted)
-    torch.testing.assert_close(model.branch(data.f_v1, data.f_a).z, alone)
+    data = data._replace(f_v2=data.f_v2 * 100 + 50)
+    z1 = model.branch(data.f_v1, data.f_a).z
+    z2 = model.branch(data.f_v2, data.f_a).z
+    apart = losses.simsiam(model.predictor(z1), model.predictor(z2), z1, z2)
+    torch.testing.assert_close(model(data).loss, apart)
 
 
 def test_byol_target_follows_slowly_and_learns_nothing_itself():

@@ -1,9 +1,11 @@
 import dataclasses
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch
 from soundspot.training.loop import train
 from soundspot.training.optimiser import make_optimiser, parameter_groups, set_rates
-from soundspot.training.recipe import Recipe, TrainConfig
+from soundspot.training.recipe import Recipe, TrainConfig, read_recipe
 
 SPEC = FeatureSpec(pretrained=False, views=3)
 SMALL = {"projection": 7, "hidden": 13}
@@ -222,6 +224,50 @@ def test_without_boxes_the_validation_loss_selects(unlabelled, tmp_path):
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert done.best_score == max(-line["val_loss"] for line in lines)
     assert lines[0]["val_loss"] != lines[1]["val_loss"]
+
+
+def test_the_validation_loss_is_of_every_pair(unlabelled):
+    from soundspot.training.data import whole_split
+
+    sizes = [len(b.cls) for b in whole_split(data(unlabelled, split="train"), 2)]
+    assert sizes == [2, 2, 1]
+
+
+def test_without_a_validation_split_no_epoch_is_chosen(unlabelled, tmp_path):
+    from soundspot.pairs import PairSet
+
+    folder = tmp_path / "pairs"
+    shutil.copytree(unlabelled.root, folder)
+    lines = [json.loads(x) for x in (folder / "pairs.jsonl").read_text().splitlines()]
+    lines = [{**line, "split": "train"} for line in lines]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    head = json.loads((folder / "pairset.json").read_text())
+    head["counts"]["pairs"] = {"train": 7}
+    (folder / "pairset.json").write_text(json.dumps(head))
+    shutil.rmtree(folder / "features")
+    pairs = PairSet.open(folder)
+    encode(pairs, cache_folder(pairs, SPEC), SPEC)
+    with pytest.raises(SoundspotError, match="no validation split"):
+        train(recipe(pairs, select="loss"), tmp_path / "run", flat)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_the_recipes_can_be_read_and_open_with_what_to_expect(path):
+    made = read_recipe(path)
+    head = path.read_text().splitlines()
+    assert any(line.startswith("# Expected: 0.") for line in head)
+    assert any(line.startswith("# Command:") for line in head)
+    if path.stem.startswith("escvoc"):
+        return
+    pcm = made.model.get("pcm", False)
+    config = made.train
+    assert (config.batch, config.weight_decay, config.betas) == (256, 1e-4, (0.9, 0.999))
+    assert config.epochs == (20 if pcm else 100)
+    rates = (5e-5, 2e-5) if pcm else (2e-3, 5e-4) if "flickr" in path.stem else (1e-2, 5e-3)
+    assert (config.lr_heads, config.lr) == rates
+    assert made.features.audio == "vggish"
 
 
 def test_selection_by_loss_is_refused_where_boxes_can_judge(encoded, tmp_path):

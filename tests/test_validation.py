@@ -47,9 +47,24 @@ def test_the_truth_as_a_map_is_right_and_its_negative_is_wrong(tiny_pairs, cache
     assert scores == {"right": pytest.approx(0.4), "wrong": 0.0}
 
 
-def test_maps_keep_the_order_of_the_pairs(tiny_pairs, cache):
+class Echo(Method):
+    """A map that tells which frame and which sound it was made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+    def maps(self, f_v, f_a, cycles=None):
+        return f_v.mean(dim=1) + f_a.mean(dim=(1, 2))[:, None, None]
+
+
+def test_every_pair_gets_its_own_frame_and_sound(tiny_pairs, cache):
     rows = tiny_pairs.select("val")
-    assert cached_maps(Fixed(np.eye(3)), cache, rows).shape == (5, 3, 3)
+    maps = cached_maps(Echo(), cache, rows)
+    for row, found in zip(rows, maps, strict=True):
+        seen, heard = cache.evaluation([row.frame])[0], cache.sound([row.audio])[0]
+        np.testing.assert_allclose(found, seen.mean(dim=0) + heard.mean(), rtol=1e-5)
+    assert len(np.unique(maps[:, 3, 3])) == len(rows)
 
 
 def test_one_annotator_is_a_union_and_several_vote():

@@ -13,11 +13,13 @@ class Fixed(np.random.Generator):
     def __init__(self, random=0.0, uniform=0.0, integers=0):
         super().__init__(np.random.PCG64(0))
         self._random, self._uniform, self._integers = random, uniform, integers
+        self.bounds = []
 
     def random(self):
         return self._random
 
     def uniform(self, low, high, size=None):
+        self.bounds.append((low, high))
         return self._uniform if size is None else np.full(size, self._uniform)
 
     def integers(self, low, high=None, size=None):
@@ -135,6 +137,33 @@ def test_jitter_of_neutral_strength_changes_nothing():
     # uniform answers 1 for the hue turn too: a whole turn of the circle
     torch.testing.assert_close(same, x, atol=1e-5, rtol=0)
     assert torch.equal(AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.8)), x)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds"),
+    [
+        ("translation", [(-0.2, 0.2), (-0.2, 0.2)]),
+        ("gaussian_blur", [(0.1, 2.0)]),
+        ("colour_jitter", [(0.6, 1.4), (-0.1, 0.1)]),
+    ],
+)
+def test_the_ranges_are_those_of_table_s2(name, bounds):
+    rng = Fixed(random=0.1, uniform=0.5)
+    AUGMENTATIONS[name](picture(31, 31), rng)
+    assert rng.bounds == bounds
+
+
+def test_jitter_by_hand():
+    """Half brightness, then half contrast, then half saturation, then half a turn of the hue."""
+    x = torch.tensor([[[0.8, 0.4]], [[0.4, 0.4]], [[0.0, 0.4]]])
+    bright = x / 2
+    luma = 0.299 * bright[0] + 0.587 * bright[1] + 0.114 * bright[2]
+    contrast = bright / 2 + luma.mean() / 2
+    luma = 0.299 * contrast[0] + 0.587 * contrast[1] + 0.114 * contrast[2]
+    expected = views._shift_hue(contrast / 2 + luma / 2, 0.5)
+    jittered = AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.1, uniform=0.5))
+    torch.testing.assert_close(jittered, expected)
+    assert not torch.allclose(jittered, x)
 
 
 @pytest.mark.parametrize("names", [("crop",), ("crop", "horizontal_flip"), tuple(AUGMENTATIONS)])

@@ -20,13 +20,13 @@ from soundspot.evaluation.listening import Extended, extended
 from soundspot.evaluation.metrics import truth_maps
 from soundspot.evaluation.predictions import Features, Scene
 from soundspot.evaluation.protocols import score
+from soundspot.evaluation.rows import MAIN
 from soundspot.features import FeatureCache
 from soundspot.localize import Localizer
 from soundspot.pairs import PairSet
 
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
 NOISES = 16  # different draws of white noise; frames take turns
-PROTOCOL = "sspl"
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ def f1_at(detections: Detections, threshold: float) -> float:
     """F1 of one threshold, counted as `listening.extended` counts."""
     detected = detections.confidence >= threshold
     right = detections.positive & (detections.scores >= 0.5)
-    true = np.count_nonzero(detected & right)
-    wrong = np.count_nonzero(detected) - true
-    missed = np.count_nonzero(detections.positive & ~detected)
-    return float(2 * true / max(2 * true + wrong + missed, 1))
+    true = int(np.count_nonzero(detected & right))
+    wrong = int(np.count_nonzero(detected)) - true
+    missed = int(np.count_nonzero(detections.positive & ~detected))
+    return 2 * true / max(2 * true + wrong + missed, 1)
 
 
 def of_extended(
@@ -114,7 +114,7 @@ def of_escvoc(
         heard = features.sound([s.audio for s in val if s.audio is not None])
         frames = [s.frame for s in val if s.frame is not None]
         val_maps = predictions.model_maps(model, features, frames, heard, cycles)
-        val_scores = score(val_maps, truth_maps([s.item.boxes for s in val]))[PROTOCOL]
+        val_scores = score(val_maps, truth_maps([s.item.boxes for s in val]))[MAIN]
         there = _with_negatives(model, features, val, val_maps, val_scores, noise, cycles)
         threshold = there.judge().threshold
     found = []

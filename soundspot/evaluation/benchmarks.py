@@ -21,6 +21,8 @@ from soundspot.manifest import Box
 
 Boxes = tuple[tuple[Box, ...], ...]
 
+ALIASES = {"flickr": "flickr250"}
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -89,9 +91,14 @@ class Flaws:
     empty: tuple[str, ...]
 
 
+def find(name: str) -> Benchmark:
+    """The benchmark of a name, or of its short name."""
+    return choose("benchmark", ALIASES.get(name, name), BENCHMARKS)
+
+
 def load(name: str, annotations: Path) -> list[Item]:
     """Read a benchmark's items from the folder of its annotation files, and check their number."""
-    benchmark = choose("benchmark", name, BENCHMARKS)
+    benchmark = find(name)
     items = benchmark.read(annotations)
     twice = [id for id, times in Counter(item.id for item in items).items() if times > 1]
     if twice:

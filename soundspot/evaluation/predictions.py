@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -102,18 +102,6 @@ def own_truth(pairs: PairSet, split: str) -> list[Scene]:
     return scenes
 
 
-class Features(Protocol):
-    """Frozen features by file name: a `FeatureCache`, or `Encoded` where there is none."""
-
-    def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "n c h w"]:
-        """The whole-frame features."""
-        ...
-
-    def sound(self, paths: Sequence[str]) -> Float[Tensor, "n p a"]:
-        """The audio embeddings."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Encoded:
     """Features held in memory, 200 KB a frame; `lost` names what could not be read, and why."""
@@ -131,6 +119,10 @@ class Encoded:
         return torch.stack([self.sounds[path] for path in paths])
 
 
+Features = FeatureCache | Encoded
+"""Frozen features by file name."""
+
+
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> FeatureCache | None:
     """The pair set's feature cache, if there is one that fits and holds the frames."""
     wanted = replace(spec, views=0)  # the evaluation views are enough
@@ -146,7 +138,7 @@ def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> Feat
 
 def open_features(
     model: Localizer, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
-) -> FeatureCache | Encoded:
+) -> Features:
     """Features from the pair set's cache if it fits the model, else encoded now."""
     cache = open_cache(pairs, model.card.features, frames)
     trained_on = model.card.provenance.get("encoder_weights")

@@ -64,6 +64,7 @@ class Contender:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
         by_cycle: The maps after each pass, for models with a PCM.
+        cycle_scores: cIoU of each pair after each pass, protocol `sspl`.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Contender:
     scores: Mapping[str, Float[np.ndarray, "n"]]
     maps: Float[np.ndarray, "n h w"] | None = None
     by_cycle: Float[np.ndarray, "t n h w"] | None = None
+    cycle_scores: tuple[Float[np.ndarray, "n"], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from soundspot.attention import attend, attended_sum, similarity, spatial_softma
 from soundspot.features import Batch
 from soundspot.heads import AudioTransform, Predictor, Projector
 from soundspot.methods.method import Method, MethodOutput
-from soundspot.pcm import PCM
+from soundspot.pcm import PCM, Variant
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class SSPLConfig:
         c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         pcm: Whether the predictive coding module refines the visual feature (Sec. 3.3).
         cycles: T of the PCM.
+        variant: Whether g and the PCM follow the released code or the paper's text.
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
@@ -46,6 +47,7 @@ class SSPLConfig:
     c_a: int = 128
     pcm: bool = False
     cycles: int = 5
+    variant: Variant = "released"
     visual_conv: bool = False
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
@@ -71,8 +73,11 @@ class _Branch(nn.Module):
     def __init__(self, config: SSPLConfig) -> None:
         super().__init__()
         self.scaling, self.fusion = config.scaling, config.fusion
-        self.g = AudioTransform(config.c_a, config.c_v)
-        self.pcm = PCM(config.c_v, config.c_a, config.cycles) if config.pcm else None
+        self.released = config.variant == "released"
+        self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
+        self.pcm = None
+        if config.pcm:
+            self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
         self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else None
         width = config.c_v * (2 if config.fusion == "concatenation" else 1)
         self.projector = Projector(width, config.hidden, config.projection)
@@ -82,7 +87,7 @@ class _Branch(nn.Module):
         if self.conv is not None:
             f_v = self.conv(f_v)
         if self.pcm is not None:
-            f_v = self.pcm(f_v, pooled_audio(f_a), cycles).f_v
+            f_v = self.pcm(f_v, pooled_audio(f_a, unit=self.released), cycles).f_v
         return f_v
 
     def forward(self, f_v: Tensor, f_a: Tensor) -> _Encoded:
@@ -174,16 +179,18 @@ class SSPL(Method):
         f_a: Float[Tensor, "b p a"],
         cycles: int | None = None,
     ) -> list[Float[Tensor, "b h w"]]:
-        """The maps after t = 1, ..., T passes of the PCM (paper Figs. 5 and 6)."""
+        """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
         if self.branch.conv is not None:
             f_v = self.branch.conv(f_v)
         heard = self.branch.g(f_a)
-        steps = self.branch.pcm.trace(f_v, pooled_audio(f_a), cycles)
+        pooled = pooled_audio(f_a, unit=self.branch.released)
+        steps = self.branch.pcm.trace(f_v, pooled, cycles)
         return [similarity(heard, step.f_v) for step in steps]
 
 
-def pooled_audio(f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b a"]:
-    """What PCM hears: the mean over the patches, on the unit sphere."""
-    return F.normalize(f_a.mean(dim=1), dim=1)
+def pooled_audio(f_a: Float[Tensor, "b p a"], unit: bool = True) -> Float[Tensor, "b a"]:
+    """What PCM hears: the mean over the patches, put on the unit sphere by the released code."""
+    mean = f_a.mean(dim=1)
+    return F.normalize(mean, dim=1) if unit else mean

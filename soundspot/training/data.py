@@ -81,6 +81,12 @@ def steps_per_epoch(data: TrainingData, batch: int) -> int:
     return count // batch
 
 
+def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:
+    """Every pair once, the last batch as small as it comes: for the validation loss."""
+    make = _maker(data, 0, batch, 0, 1)
+    yield from _prefetched(make, range(-(-len(data.rows()) // batch)))
+
+
 def batches(
     data: TrainingData, epoch: int, batch: int, start: int = 0, rank: int = 0, world: int = 1
 ) -> Iterator[Batch]:
@@ -94,9 +100,15 @@ def batches(
         rank: This process takes every world-th pair of each batch.
         world: Number of processes.
     """
+    steps = range(start, steps_per_epoch(data, batch))
+    yield from _prefetched(_maker(data, epoch, batch, rank, world), steps)
+
+
+def _maker(
+    data: TrainingData, epoch: int, batch: int, rank: int, world: int
+) -> Callable[[int], Batch]:
     rows, draw = data.rows(), data.draw(epoch)
     classes = class_indices(rows)
-    steps = range(start, steps_per_epoch(data, batch))
 
     def make(step: int) -> Batch:
         index = draw.order[step * batch : (step + 1) * batch][rank::world]
@@ -104,7 +116,7 @@ def batches(
         f_a = data.cache.sound([draw.sounds[i] for i in index])
         return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)])
 
-    yield from _prefetched(make, steps)
+    return make
 
 
 def _views(

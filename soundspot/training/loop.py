@@ -26,7 +26,7 @@ from soundspot.methods.method import Method
 from soundspot.pairs import PairSet
 from soundspot.training import checkpoints
 from soundspot.training.average import WeightAverage
-from soundspot.training.data import TrainingData, batches, steps_per_epoch
+from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
 from soundspot.training.distributed import World, join_world, share_of, wrap
 from soundspot.training.optimiser import make_optimiser, set_rates
 from soundspot.training.provenance import provenance
@@ -194,17 +194,23 @@ class _Run:
     def _validation(self) -> dict[str, float]:
         if self.config.select != "loss":
             return self.validate(self.method, self.cache, self.pairs)
-        split = "val" if "val" in self.pairs.splits() else "train"
-        data = TrainingData(self.pairs, split, self.cache, self.data.encoders, self.config.seed)
+        if "val" not in self.pairs.splits():
+            raise SoundspotError(
+                f"{self.recipe.pairs} has no validation split, and an epoch is never chosen on "
+                "the pairs it was trained on: prepare it with --val 0.1"
+            )
+        data = TrainingData(self.pairs, "val", self.cache, self.data.encoders, self.config.seed)
         if any(pair.boxes is not None for pair in data.rows()):
             raise SoundspotError(
-                f"the {split} split of {self.recipe.pairs} has boxes and so no augmented views: "
+                f"the val split of {self.recipe.pairs} has boxes and so no augmented views: "
                 "let them judge with train.select=ciou"
             )
-        batch = min(self.config.batch, len(data.rows()))
         with torch.no_grad():
-            losses = [self.method(b).loss.item() for b in batches(data, 0, batch)]
-        return {"loss": sum(losses) / len(losses)}
+            found = [
+                (len(b.cls), self.method(b).loss.item())
+                for b in whole_split(data, self.config.batch)
+            ]
+        return {"loss": sum(n * loss for n, loss in found) / sum(n for n, _ in found)}
 
     def _score(self, line: dict[str, Any]) -> float:
         names = [f"val_{name}" for name in self.config.select.split("+")]

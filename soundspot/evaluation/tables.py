@@ -1,0 +1,237 @@
+"""The tables of a report, written once for the terminal, Markdown and HTML.
+
+Numbers are in %. Axes: n pairs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from jaxtyping import Bool, Float
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from soundspot.evaluation.metrics import auc, ciou_at
+from soundspot.evaluation.protocols import PROTOCOLS
+from soundspot.evaluation.rows import MAIN, Contender, Row
+from soundspot.evaluation.runner import Result
+
+SMALL, LARGE = 0.1, 0.5  # shares of the frame
+LISTENING = {
+    "peak_side": "peak side",
+    "both_sides": "both sides",
+    "peak_in_box": "peak box",
+    "mass_side": "mass side",
+    "iiou": "IIoU",
+    "map_correlation": "corr.",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns; a second line of a cell is small print.
+
+    Attributes:
+        title: Heading.
+        note: What the numbers mean.
+        header: Names of the columns.
+        rows: Cells; the first one names the row.
+    """
+
+    title: str
+    note: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """As Markdown."""
+        lines = [f"### {self.title}", "", self.note, ""]
+        lines.append(f"| {' | '.join(self.header)} |")
+        lines.append("|---" + "|---:" * (len(self.header) - 1) + "|")
+        for row in self.rows:
+            cells = (cell.replace("|", "\\|").replace("\n", "<br>") for cell in row)
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+
+    def html(self) -> str:
+        """As HTML that scrolls sideways where the screen is narrow."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        return (
+            f"<h3>{escape(self.title)}</h3><p>{escape(self.note)}</p>"
+            f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
+
+    def rich(self) -> RichTable:
+        """For the terminal."""
+        table = RichTable(
+            title=self.title, caption=self.note, box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+        )
+        table.title_justify = table.caption_justify = "left"
+        for i, name in enumerate(self.header):
+            # Where room is short, names break: numbers must stay whole.
+            table.add_column(name, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
+        for row in self.rows:
+            cells = []
+            for cell in row:
+                first, newline, rest = cell.partition("\n")
+                cells.append(Text.assemble(first + newline, (rest, "dim")))
+            table.add_row(*cells)
+        return table
+
+
+def _cell(text: str) -> str:
+    first, newline, rest = text.partition("\n")
+    small = f"<small>{escape(rest)}</small>" if newline else ""
+    return f"<td>{escape(first)}{small}</td>"
+
+
+def headline_tables(result: Result) -> list[Table]:
+    """The tables that the terminal shows too."""
+    tables = [_scores(result)]
+    if any("peak_side" in row.listening for row in result.rows):
+        tables.append(_listening(result))
+    if result.absences:
+        tables.append(_absences(result))
+    if result.comparisons:
+        tables.append(_comparisons(result))
+    return tables
+
+
+def detail_tables(result: Result) -> list[Table]:
+    """The same numbers by class, by object size and by passes of a PCM."""
+    classes = [scene.item.cls for scene in result.scenes]
+    tables = []
+    if any(classes):
+        names = sorted({name for name in classes if name is not None})
+        parts = {name: np.array([cls == name for cls in classes]) for name in names}
+        tables.append(_parts(result, "By class", "cIoU / AUC of each class", parts))
+    share = (result.truths > 0).mean(axis=(1, 2))
+    sizes = {
+        f"small, < {SMALL:.0%}": share < SMALL,
+        f"medium, {SMALL:.0%} to {LARGE:.0%}": (share >= SMALL) & (share <= LARGE),
+        f"large, > {LARGE:.0%}": share > LARGE,
+    }
+    note = "cIoU / AUC by the share of the frame that the truth covers"
+    tables.append(_parts(result, "By object size", note, sizes))
+    tables += [_cycles(one) for one in result.contenders if one.cycle_scores]
+    return tables
+
+
+def _scores(result: Result) -> Table:
+    rules = "; ".join(f"{name}: {protocol.rule}" for name, protocol in PROTOCOLS.items())
+    note = f"cIoU@0.5 / AUC in %, below them the 95 % interval of cIoU. {rules}."
+    rows = [(name, *(_score(row) for row in own)) for name, own in _by_model(result).items()]
+    title = f"{result.benchmark.name}: {result.coverage}"
+    return Table(title, note, ("model", *PROTOCOLS), tuple(rows))
+
+
+def _score(row: Row) -> str:
+    return f"{percent(row.ciou)} / {percent(row.auc)}\n{_range(row.ciou_low, row.ciou_high)}"
+
+
+def _by_model(result: Result) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in result.rows:
+        found.setdefault(row.model, []).append(row)
+    return found
+
+
+def _listening(result: Result) -> Table:
+    rows = []
+    for name, own in _by_model(result).items():
+        main = next(row for row in own if row.protocol == MAIN).listening
+        if "peak_side" in main:
+            rows.append((name, *(_measure(main, key) for key in LISTENING)))
+    note = (
+        "Share of the sounds whose peak lies on the sounding side; of the duets where both do; of "
+        "peaks in the truth's box; of maps heavier on the sounding side; of duets located under "
+        "both sounds (sspl); correlation of the two maps of a duet (1 = deaf)."
+    )
+    title = f"{result.benchmark.name}: does it listen?"
+    return Table(title, note, ("model", *LISTENING.values()), tuple(rows))
+
+
+def _measure(values: Mapping[str, float], key: str) -> str:
+    if key not in values:
+        return "–"
+    middle, low, high = values[key], values[f"{key}_low"], values[f"{key}_high"]
+    if key == "map_correlation":  # it can be negative: no share, so not in %
+        return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
+    return f"{percent(middle)}\n{_range(low, high)}"
+
+
+def _absences(result: Result) -> Table:
+    rows = [
+        (
+            one.model,
+            one.negatives,
+            f"{one.found.positives:,} + {one.found.negatives:,}",
+            percent(one.found.ap),
+            f"{percent(one.found.max_f1)}\nat {one.found.threshold:.3f}",
+            "–" if one.f1 is None else f"{percent(one.f1)}\nat {one.calibrated:.3f}",
+            percent(one.found.loc_acc),
+        )
+        for one in result.absences
+    ]
+    note = (
+        "Pairs with a visible source and pairs without, told apart by the peak of the map: average "
+        "precision, best F1, F1 at the threshold chosen on val, and share of positives located."
+    )
+    header = ("model", "negatives", "pairs", "AP", "max-F1", "F1 (val)", "LocAcc")
+    title = f"{result.benchmark.name}: no visible source?"
+    return Table(title, note, header, tuple(rows))
+
+
+def _comparisons(result: Result) -> Table:
+    rows = [
+        (
+            f"{one.first} − {one.other}",
+            {"ciou": "cIoU", "auc": "AUC"}[one.measure],
+            f"{100 * one.test.difference:+.1f}",
+            f"{100 * one.test.interval.low:+.1f} to {100 * one.test.interval.high:+.1f}",
+            "< 0.001" if one.test.p < 0.001 else f"{one.test.p:.3f}",
+        )
+        for one in result.comparisons
+    ]
+    note = "Same pairs, protocol sspl: difference in points, its 95 % interval, sign-flip test."
+    header = ("models", "measure", "difference", "interval", "p")
+    return Table(f"{result.benchmark.name}: paired tests", note, header, tuple(rows))
+
+
+def _parts(
+    result: Result, title: str, note: str, parts: Mapping[str, Bool[np.ndarray, "n"]]
+) -> Table:
+    shown = [one for one in result.contenders if one.kind != "trivial"]
+    shown += [one for one in result.contenders if one.name == "centred disc"]
+    rows = []
+    for name, members in parts.items():
+        cells = [_short(one.scores[MAIN][members]) for one in shown]
+        rows.append((name, f"{np.count_nonzero(members):,}", *cells))
+    header = (title.removeprefix("By "), "pairs", *(one.name for one in shown))
+    return Table(title, f"{note}, in %, protocol {MAIN}.", header, tuple(rows))
+
+
+def _short(scores: Float[np.ndarray, "n"]) -> str:
+    return f"{percent(ciou_at(scores))} / {percent(auc(scores))}" if len(scores) else "–"
+
+
+def _cycles(one: Contender) -> Table:
+    rows = [
+        (str(t), percent(ciou_at(scores)), percent(auc(scores)))
+        for t, scores in enumerate(one.cycle_scores, start=1)
+    ]
+    title = f"PCM passes of {one.name}"
+    return Table(title, "cIoU and AUC after t passes.", ("t", "cIoU", "AUC"), tuple(rows))
+
+
+def percent(value: float) -> str:
+    """A fraction in % with one digit."""
+    return f"{100 * value:.1f}"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{percent(low)}–{percent(high)}"
