@@ -157,9 +157,11 @@ def encode(folder: Path, /, *settings: str, recipe: Path | None = None) -> None:
         settings: Such as views=4 or audio=vggish.
         recipe: Take encoders and views from this recipe.
     """
-    from soundspot import encoding
+    from soundspot.encoding import encode_with_bar
+    from soundspot.pairs import PairSet
+    from soundspot.training.recipe import read_features
 
-    encoding.run(folder, recipe, settings, _say)
+    encode_with_bar(PairSet.open(folder), read_features(recipe, settings), _say)
 
 
 @app.command
@@ -177,8 +179,7 @@ def train(recipe: Path, /, *settings: str, run: Path | None = None) -> None:
     from soundspot.training.recipe import read_recipe
 
     place = run or Path("runs") / recipe.stem
-    done = go(read_recipe(recipe, settings), place, validate, training_curves)
-    _say(f"best epoch {done.best_epoch}, score {done.best_score:.4f}: {place}/best.safetensors")
+    go(read_recipe(recipe, settings), place, validate, training_curves)
 
 
 @app.command
@@ -333,14 +334,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{' '.join(str(error).split())} See `soundspot --help`.")
     except SoundspotError as error:
         return _complain(str(error))
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        return 130
     except BrokenPipeError:
         # The reader has gone, as in `soundspot weights list | head -1`. Python would complain once
         # more when it flushes standard output at the end: give it somewhere to flush to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        return _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
     return code if isinstance(code, int) else 0
 
 

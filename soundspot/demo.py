@@ -3,6 +3,7 @@
 Both come verified out of the cache of `weights.py`; no picture or sound is part of soundspot.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +12,10 @@ from PIL import Image
 
 from soundspot import weights
 from soundspot.errors import SoundspotError
-from soundspot.localize import default_model, load
+from soundspot.localize import load
 from soundspot.media import SAMPLE_RATE, read_frame, read_waveform, write_video
 
 VIDEO_WIDTH, VIDEO_FPS = 480, 10.0
-FALLBACK = "untrained-sspl"
 
 
 def run(folder: Path, say: Callable[[str], None]) -> None:
@@ -33,8 +33,7 @@ def run(folder: Path, say: Callable[[str], None]) -> None:
     video = folder / "demo.mp4"
     _join(photo, bark, video)
 
-    model = default_model() or FALLBACK
-    localizer = load(model)
+    localizer = load()
     still = localizer.localize_file(photo, audio=bark)
     still.save(folder / "demo-photo.png")
     moving = localizer.localize_file(video)
@@ -46,20 +45,19 @@ def run(folder: Path, say: Callable[[str], None]) -> None:
     say(f"The same two as a video:   {folder / 'demo-video.png'}  (of {video})")
     say("")
     say("Next, try your own:")
-    option = "" if default_model() else f" --model {FALLBACK}"
+    program = sys.argv[0] if Path(sys.argv[0]).stem == "soundspot" else "soundspot"
     for line in (
-        f"soundspot localize clip.mp4 -o where.png{option}",
-        f"soundspot localize photo.jpg --audio sound.wav -o where.png{option}",
-        "soundspot --help",
+        "localize clip.mp4 -o where.png",
+        "localize photo.jpg --audio sound.wav -o where.png",
+        "--help",
     ):
-        say(f"    .venv/bin/{line}")
+        say(f"    {program} {line}")
 
 
 def _join(photo: Path, bark: Path, video: Path) -> None:
     """Make a video that shows the photograph for as long as the bark lasts."""
     image = Image.fromarray(read_frame(photo))
-    # H.264 wants even sides.
-    height = 2 * round(image.height * VIDEO_WIDTH / image.width / 2)
+    height = round(image.height * VIDEO_WIDTH / image.width)
     frame = np.asarray(image.resize((VIDEO_WIDTH, height)))
     waveform = read_waveform(bark)
     frames = [frame] * round(len(waveform) / SAMPLE_RATE * VIDEO_FPS)

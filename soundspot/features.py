@@ -6,11 +6,9 @@ the digest of their weights, augmentations, pair set, code version. Whatever dif
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,19 +23,11 @@ from soundspot import weights
 from soundspot.config import choose, plain
 from soundspot.encoders import ENCODERS, build_encoder
 from soundspot.errors import SoundspotError
-from soundspot.files import replacing, write_text
 from soundspot.pairs import Pair, PairSet
-from soundspot.views import (
-    DEFAULT_AUGMENTATIONS,
-    check_augmentations,
-    evaluation_view,
-    random_view,
-    view_generator,
-)
+from soundspot.views import DEFAULT_AUGMENTATIONS, check_augmentations
 
 CODE_VERSION = 1  # raise it when the same inputs would give other features
 SHARD_FRAMES = 256
-ENCODE_BATCH = 16
 DESCRIPTION = "features.json"
 
 
@@ -92,11 +82,12 @@ class FeatureSpec:
 
 
 class Encoders(NamedTuple):
-    """The frozen pair; `digest` names their weights."""
+    """The frozen pair on its device; `digest` names their weights."""
 
     visual: nn.Module
     audio: nn.Module
     digest: str
+    device: torch.device
 
 
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
@@ -104,16 +95,17 @@ def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
 
     More views can be added to a cache, and one with more views serves a spec with fewer.
     """
-    name = hashlib.sha256(json.dumps(_kind(spec), sort_keys=True).encode()).hexdigest()[:8]
+    name = hashlib.sha256(json.dumps(kind_of(spec), sort_keys=True).encode()).hexdigest()[:8]
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
 
 
-def _kind(spec: FeatureSpec) -> dict[str, Any]:
+def kind_of(spec: FeatureSpec) -> dict[str, Any]:
+    """What a cache depends on: everything but how many views it holds."""
     return {key: value for key, value in plain(spec).items() if key != "views"}
 
 
-def load_encoders(spec: FeatureSpec) -> Encoders:
-    """The encoders a spec names, pretrained or (seeded) random."""
+def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
+    """The encoders a spec names, pretrained or (seeded) random; default: on the CPU."""
     if spec.pretrained:
         visual, audio = weights.pretrained(spec.visual), weights.pretrained(spec.audio)
     else:
@@ -121,7 +113,9 @@ def load_encoders(spec: FeatureSpec) -> Encoders:
             torch.manual_seed(spec.seed)
             visual, audio = build_encoder(spec.visual, None), build_encoder(spec.audio, None)
     visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Encoders(visual, audio, _digest(visual.state_dict(), audio.state_dict()))
+    digest = _digest(visual.state_dict(), audio.state_dict())
+    place = torch.device("cpu") if device is None else device
+    return Encoders(visual.to(place), audio.to(place), digest, place)
 
 
 def _digest(*states: Mapping[str, Tensor]) -> str:
@@ -133,121 +127,8 @@ def _digest(*states: Mapping[str, Tensor]) -> str:
     return sha.hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """All that a cache will hold, known before the first frame is read.
-
-    Attributes:
-        sounds: Paths of the sounds, in row order.
-        train_frames: Frames that get K augmented views.
-        eval_frames: Frames that get the one evaluation view.
-    """
-
-    sounds: tuple[str, ...]
-    train_frames: tuple[str, ...]
-    eval_frames: tuple[str, ...]
-
-
-def plan(pairs: PairSet, splits: Sequence[str] | None = None) -> Plan:
-    """Every sound, K views of frames to learn from, the whole frame where there are boxes.
-
-    Args:
-        pairs: The pair set.
-        splits: Only these; default: all.
-    """
-    wanted = pairs.splits() if splits is None else list(splits)
-    rows = [pair for split in wanted for pair in pairs.select(split)]
-    pool = [sound.audio for sound in pairs.sounds if sound.split in wanted]
-    audio = [pair.audio for pair in rows if pair.audio is not None]
-    return Plan(
-        sounds=_unique([*audio, *pool]),
-        train_frames=_unique([pair.frame for pair in rows if pair.boxes is None]),
-        eval_frames=_unique([pair.frame for pair in rows if pair.boxes is not None]),
-    )
-
-
-def _unique(items: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(items))
-
-
-class _Shard(NamedTuple):
-    """One file of the cache: what it holds and how to compute one of its batches."""
-
-    path: Path
-    shape: tuple[int, ...]
-    dtype: type[np.generic]
-    compute: Callable[[slice], NDArray[Any]]
-
-
-def encode(
-    pairs: PairSet,
-    folder: Path,
-    spec: FeatureSpec,
-    splits: Sequence[str] | None = None,
-    advance: Callable[[int], None] = lambda done: None,
-) -> "FeatureCache":
-    """Compute what is missing of a cache; safe to kill, to repeat and to run in parallel.
-
-    Args:
-        pairs: The pair set.
-        folder: The cache.
-        spec: What to compute.
-        splits: Only these splits; default: all.
-        advance: Told after every batch how many views or sounds it held.
-    """
-    encoders = load_encoders(spec)
-    todo = plan(pairs, splits)
-    _describe(folder, pairs, spec, encoders.digest, todo)
-    shards = list(_shards(folder, pairs, spec, encoders, todo))
-    # Two rounds: the first takes whatever no other process holds, the second waits for the rest.
-    for wait in (False, True):
-        for shard in shards:
-            with _claimed(shard.path, wait) as mine:
-                if not mine:
-                    continue
-                if shard.path.exists():
-                    advance(shard.shape[0] if not wait else 0)
-                else:
-                    _write_shard(shard, advance)
-    return FeatureCache.open(folder, pairs, spec, encoders.digest)
-
-
-def size_on_disk(spec: FeatureSpec, todo: Plan) -> int:
-    """Bytes that a cache will take, to be said before it is made."""
-    grid = (224 // 16) ** 2 * ENCODERS[spec.visual].channels * 2
-    sound = 3 * ENCODERS[spec.audio].channels * 4
-    frames = len(todo.train_frames) * spec.views + len(todo.eval_frames)
-    return frames * grid + len(todo.sounds) * sound
-
-
-def views_and_sounds(spec: FeatureSpec, todo: Plan) -> int:
-    """How many encoder passes a cache takes: the total of its progress bar."""
-    return len(todo.sounds) + len(todo.eval_frames) + len(todo.train_frames) * spec.views
-
-
-def _describe(folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> None:
-    description = _description(pairs, spec, digest, todo)
-    path = folder / DESCRIPTION
-    if path.exists():
-        _refuse_stale(path, description)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(description, indent=1))
-
-
-def _description(pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> dict[str, Any]:
-    return {
-        "code_version": CODE_VERSION,
-        "spec": _kind(spec),
-        "weights": digest,
-        "pairs": pairs.fingerprint(),
-        "sounds": list(todo.sounds),
-        "train_frames": list(todo.train_frames),
-        "eval_frames": list(todo.eval_frames),
-    }
-
-
-def _refuse_stale(path: Path, expected: Mapping[str, Any]) -> None:
+def refuse_stale(path: Path, expected: Mapping[str, Any]) -> None:
+    """Compare a cache's description with what it should be and say where they differ."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -260,78 +141,6 @@ def _refuse_stale(path: Path, expected: Mapping[str, Any]) -> None:
                 f"the feature cache {path.parent} is stale: its {key} is {was}, now it is {now}; "
                 "encode into another folder, or delete this one"
             )
-
-
-def _shards(
-    folder: Path, pairs: PairSet, spec: FeatureSpec, encoders: Encoders, todo: Plan
-) -> Iterator[_Shard]:
-    """The files of a cache, cheapest and most needed first."""
-
-    def audio(rows: slice) -> NDArray[Any]:
-        waves = np.stack([pairs.waveform(path) for path in todo.sounds[rows]])
-        embedded: Tensor = encoders.audio(torch.from_numpy(waves))
-        return embedded.numpy()
-
-    def visual(frames: Sequence[str], make: Callable[[Tensor, int], Tensor]) -> NDArray[Any]:
-        batch = torch.stack(
-            [
-                make(torch.from_numpy(pairs.frame(frame)).permute(2, 0, 1), i)
-                for i, frame in enumerate(frames)
-            ]
-        )
-        feature: Tensor = encoders.visual(batch.contiguous(memory_format=torch.channels_last))
-        return feature.permute(0, 2, 3, 1).half().numpy()
-
-    with torch.inference_mode():
-        if todo.sounds:
-            row = audio(slice(0, 1)).shape[1:]
-            yield _Shard(folder / "audio.npy", (len(todo.sounds), *row), np.float32, audio)
-    grid = (14, 14, ENCODERS[spec.visual].channels)
-    for name, frames, view in (
-        ("eval", todo.eval_frames, None),
-        *((f"view{k:02d}", todo.train_frames, k) for k in range(spec.views)),
-    ):
-        for start in range(0, len(frames), SHARD_FRAMES):
-            block = frames[start : start + SHARD_FRAMES]
-
-            def compute(
-                rows: slice, block: Sequence[str] = block, view: int | None = view, at: int = start
-            ) -> NDArray[Any]:
-                def make(frame: Tensor, i: int) -> Tensor:
-                    if view is None:
-                        return evaluation_view(frame)
-                    rng = view_generator(spec.seed, view, at + rows.start + i)
-                    return random_view(frame, spec.augmentations, rng)
-
-                return visual(block[rows], make)
-
-            path = folder / f"{name}-{start // SHARD_FRAMES:05d}.npy"
-            yield _Shard(path, (len(block), *grid), np.float16, compute)
-
-
-def _write_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
-    rows = np.empty(shard.shape, shard.dtype)
-    with torch.inference_mode():
-        for start in range(0, len(rows), ENCODE_BATCH):
-            part = slice(start, min(start + ENCODE_BATCH, len(rows)))
-            rows[part] = shard.compute(part)
-            advance(part.stop - part.start)
-    with replacing(shard.path) as whole, whole.open("wb") as file:
-        np.save(file, rows)
-
-
-@contextmanager
-def _claimed(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a shard's lock; the kernel frees it if we die. Yields False if another holds it."""
-    lock = path.parent / ".locks" / path.name
-    lock.parent.mkdir(exist_ok=True)
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
 
 
 class FeatureCache:
@@ -375,12 +184,12 @@ class FeatureCache:
             )
         expected = {
             "code_version": CODE_VERSION,
-            "spec": _kind(spec),
+            "spec": kind_of(spec),
             "pairs": pairs.fingerprint(),
         }
         if digest is not None:
             expected["weights"] = digest
-        _refuse_stale(path, expected)
+        refuse_stale(path, expected)
         return cls(folder, json.loads(path.read_text()), spec)
 
     def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:

@@ -7,7 +7,7 @@ import json
 import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,13 +26,14 @@ from soundspot.features import FeatureSpec, load_encoders
 from soundspot.figures import CONTOUR_LEVEL
 from soundspot.files import write_text
 from soundspot.media import SOUND_SAMPLES, Clip, cut, is_silent, read_clip
+from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.regions import Box, largest_region
 from soundspot.training import checkpoints
 from soundspot.training.checkpoints import Card
 from soundspot.views import evaluation_view
 
-DEFAULT_MODEL = "soundspot-v1"
+DEFAULT_MODEL = "sspl-v0"  # ships in soundspot/models/
 MODELS = Path(__file__).parent / "models"
 UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
@@ -158,7 +159,7 @@ class Localizer:
     """
 
     name: str
-    method: nn.Module
+    method: Method
     visual: nn.Module
     audio: nn.Module
     card: Card
@@ -179,7 +180,7 @@ class Localizer:
         pixels, sound = as_frame(frame), as_waveform(waveform)
         with torch.inference_mode():
             f_v, f_a = self._features(pixels, sound)
-            s: Tensor = cast(Any, self.method).maps(f_v, f_a, cycles)
+            s = self.method.maps(f_v, f_a, cycles)
             labels = self._labels(f_a)
         full = F.interpolate(s[:, None], size=pixels.shape[:2], mode="bilinear")[0, 0].cpu().numpy()
         return Localization(
@@ -225,7 +226,7 @@ class Localizer:
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features(as_frame(frame), as_waveform(waveform))
-            maps: list[Tensor] = cast(Any, self.method).maps_by_cycle(f_v, f_a, cycles)
+            maps = self.method.maps_by_cycle(f_v, f_a, cycles)
         return torch.cat(maps).cpu().numpy()
 
     @property
@@ -269,13 +270,7 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
         device: As torch names them: "cpu", "cuda", "mps".
     """
     place = _device(device)
-    chosen = default_model() if name_or_path is None else name_or_path
-    if chosen is None:
-        raise SoundspotError(
-            f"no trained model ships with this version ({DEFAULT_MODEL} is absent): name a "
-            f"checkpoint, the folder of a training run, or one of {', '.join(model_names())}, "
-            "whose maps mean nothing"
-        )
+    chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
     method, card = _read_model(str(chosen))
     if not card.trained:
         log.warning(
@@ -296,11 +291,6 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
     )
 
 
-def default_model() -> str | None:
-    """The model that is used when none is named; None if this version ships none."""
-    return DEFAULT_MODEL if DEFAULT_MODEL in _shipped() else None
-
-
 def model_names() -> list[str]:
     """The names that `load` knows: models that ship with soundspot, and the untrained ones."""
     return [*_shipped(), *UNTRAINED]
@@ -310,7 +300,7 @@ def _shipped() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.safetensors"))
 
 
-def _read_model(chosen: str) -> tuple[nn.Module, Card]:
+def _read_model(chosen: str) -> tuple[Method, Card]:
     if chosen in UNTRAINED:
         return _untrained(UNTRAINED[chosen])
     if chosen in _shipped():
@@ -323,7 +313,7 @@ def _read_model(chosen: str) -> tuple[nn.Module, Card]:
     return checkpoints.load(Path(chosen))
 
 
-def _untrained(config: SSPLConfig) -> tuple[nn.Module, Card]:
+def _untrained(config: SSPLConfig) -> tuple[Method, Card]:
     card = Card("sspl", plain(config), FeatureSpec(), trained=False)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

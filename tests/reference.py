@@ -88,7 +88,10 @@ def upward(error, w, size):
 
 
 def pcm(f_v, f_a, w, total):
-    """Algorithm S1: `w` maps the package's parameter names to arrays; returns every f̃_v(t) and the last e_0."""
+    """Algorithm S1. `w` maps the package's parameter names to arrays.
+
+    Returns every f̃_v(t), and the last e_0.
+    """
 
     def norm(t, name, x):
         key = f"norms.{t}.{name}"

@@ -13,7 +13,7 @@ from torch import nn
 from soundspot.errors import SoundspotError
 from soundspot.features import Batch
 from soundspot.methods.sspl import SSPL, SSPLConfig
-from soundspot.training.distributed import World, join_world, share_of, wrap
+from soundspot.training.distributed import World, check_share, join_world, wrap
 
 CONFIG = SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=2, projection=7, hidden=13)
 PARTS = "from test_distributed import *; gradients_of_a_share(sys.argv[1])"
@@ -73,7 +73,7 @@ def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
 
 def test_an_uneven_share_is_refused():
     with pytest.raises(SoundspotError, match="batch=7 cannot be shared evenly by 2"):
-        share_of(7, World(0, 2, torch.device("cpu")))
+        check_share(7, World(0, 2, torch.device("cpu")))
 
 
 def test_a_world_of_one_wraps_nothing():
@@ -93,7 +93,8 @@ train(build(Recipe, json.loads(sys.argv[1])), Path(sys.argv[2]), lambda *_: {"ci
 
 def test_two_processes_train_and_the_first_one_writes(tiny_pairs, tmp_path):
     from soundspot.config import plain
-    from soundspot.features import FeatureSpec, cache_folder, encode
+    from soundspot.encoding import encode
+    from soundspot.features import FeatureSpec, cache_folder
     from soundspot.training.recipe import Recipe, TrainConfig
 
     spec = FeatureSpec(pretrained=False, views=3)

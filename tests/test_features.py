@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot import features
+from soundspot import encoding, features
+from soundspot.encoding import encode, plan
 from soundspot.errors import SoundspotError
-from soundspot.features import FeatureCache, FeatureSpec, encode, load_encoders, plan
+from soundspot.features import FeatureCache, FeatureSpec, load_encoders
 from soundspot.views import evaluation_view, random_view, view_generator
 
 SPEC = FeatureSpec(pretrained=False, views=2)
@@ -31,10 +32,10 @@ def test_the_plan_counts_what_the_cache_will_hold(tiny_pairs, made):
     todo = plan(tiny_pairs)
     assert (len(todo.sounds), len(todo.train_frames), len(todo.eval_frames)) == (8, 11, 6)
     _, folder, advanced = made
-    assert advanced == features.views_and_sounds(SPEC, todo) == 8 + 6 + 22
+    assert advanced == encoding.views_and_sounds(SPEC, todo) == 8 + 6 + 22
     on_disk = sum(path.stat().st_size for path in folder.glob("*.npy"))
     headers = 128 * len(list(folder.glob("*.npy")))
-    assert on_disk - headers == features.size_on_disk(SPEC, todo)
+    assert on_disk - headers == encoding.size_on_disk(SPEC, todo)
 
 
 def test_cached_features_are_what_the_encoders_say(tiny_pairs, made):
@@ -58,7 +59,7 @@ def test_features_come_in_channels_last(made):
 
 def test_a_second_run_computes_nothing(tiny_pairs, made, monkeypatch):
     _, folder, _ = made
-    monkeypatch.setattr(features, "_write_shard", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(encoding, "_write_shard", lambda *_: pytest.fail("computed again"))
     encode(tiny_pairs, folder, SPEC)
 
 

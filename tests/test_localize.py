@@ -9,11 +9,12 @@ from PIL import Image
 from torch import nn
 
 import soundspot
-from soundspot import localize, media
+from soundspot import localize, media, weights
 from soundspot.config import plain
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec
-from soundspot.localize import Localizer, as_frame, as_waveform
+from soundspot.localize import DEFAULT_MODEL, Localizer, as_frame, as_waveform
+from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.regions import largest_region
 from soundspot.training import checkpoints
@@ -69,7 +70,7 @@ def flooded(m: np.ndarray) -> tuple[int, int, int, int]:
     return min(xs), min(ys), max(xs) + 1, max(ys) + 1
 
 
-class Known(nn.Module):
+class Known(Method):
     """A method that has found the sound already."""
 
     def __init__(self, s: list[list[float]]) -> None:
@@ -205,15 +206,15 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
     torch.manual_seed(1)
     model = checkpoints.build_method("sspl", plain(config))
     card = Card("sspl", plain(config), RANDOM)
-    checkpoints.save(tmp_path / "models" / "soundspot-v1.safetensors", model, card)
+    checkpoints.save(tmp_path / "models" / f"{DEFAULT_MODEL}.safetensors", model, card)
     monkeypatch.setattr(localize, "MODELS", tmp_path / "models")
     return tmp_path / "models"
 
 
 def test_the_model_that_ships_is_the_default(shipped: Path):
     model = soundspot.load()
-    assert model.name == "soundspot-v1" and model.card.trained
-    assert soundspot.model_names()[0] == "soundspot-v1"
+    assert model.name == DEFAULT_MODEL and model.card.trained
+    assert soundspot.model_names()[0] == DEFAULT_MODEL
     frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
     found = model.localize(frame, TONE)
     assert found.map.shape == (53, 71) and found.similarity.shape == (14, 14)
@@ -230,21 +231,28 @@ def test_the_model_that_ships_is_the_default(shipped: Path):
 
 
 def test_a_model_may_be_named_by_its_path(shipped: Path):
-    by_path = soundspot.load(shipped / "soundspot-v1.safetensors")
-    assert by_path.card == soundspot.load("soundspot-v1").card
+    by_path = soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors")
+    assert by_path.card == soundspot.load(DEFAULT_MODEL).card
 
 
-def test_without_a_shipped_model_the_choices_are_named(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(localize, "MODELS", tmp_path)
-    assert localize.default_model() is None
-    with pytest.raises(SoundspotError, match=r"soundspot-v1 is absent.*untrained-sspl-pcm"):
-        soundspot.load()
+@pytest.mark.weights
+def test_the_shipped_model_hears_the_dog_and_not_noise():
+    """Peak and mass of the map lie on the dog, and another sound gives another map."""
+    photo, bark = weights.media("demo-dog-photo"), weights.media("demo-dog-bark")
+    model = soundspot.load()
+    assert model.card.trained
+    barking = model.localize_file(photo, audio=bark)
+    assert {"Dog", "Animal"} & {name for name, _ in barking.labels}
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 48_000).astype(np.float32)
+    hissing = model.localize(barking.frame, noise)
+    assert barking.score > hissing.score + 0.05
+    assert np.corrcoef(barking.similarity.ravel(), hissing.similarity.ravel())[0, 1] < 0.9
 
 
 def test_models_and_devices_that_are_not_there(tmp_path: Path):
     with pytest.raises(SoundspotError, match="no model 'untraned-sspl': did you mean 'untrained"):
         soundspot.load("untraned-sspl")
-    with pytest.raises(SoundspotError, match="no checkpoint at"):
+    with pytest.raises(SoundspotError, match="holds no training run"):
         soundspot.load(tmp_path)
     with pytest.raises(SoundspotError, match="no device 'gpu' here"):
         soundspot.load("untrained-sspl", device="gpu")

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from soundspot.config import build, plain
+from soundspot.encoding import encode
 from soundspot.errors import SoundspotError
-from soundspot.features import Batch, FeatureCache, FeatureSpec, cache_folder, encode
+from soundspot.features import Batch, FeatureCache, FeatureSpec, cache_folder
 from soundspot.methods.sspl import SSPL, SSPLConfig
 from soundspot.training import checkpoints
 from soundspot.training.average import WeightAverage
@@ -275,9 +277,29 @@ def test_selection_by_loss_is_refused_where_boxes_can_judge(encoded, tmp_path):
         train(recipe(encoded, select="loss"), tmp_path, flat)
 
 
-def test_a_missing_validation_number_is_explained(encoded, tmp_path):
-    with pytest.raises(SoundspotError, match="needs val_duets"):
-        train(recipe(encoded, select="ciou+duets"), tmp_path, flat)
+def test_a_selection_that_cannot_be_judged_is_refused_at_once(unlabelled, tmp_path):
+    with pytest.raises(SoundspotError, match="train.select=ciou needs boxes.*train.select=loss"):
+        train(recipe(unlabelled), tmp_path, flat)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_training_in_the_same_folder_is_refused(encoded, tmp_path):
+    tmp_path.joinpath("run").mkdir()
+    with (
+        FileLock(tmp_path / "run" / ".lock"),
+        pytest.raises(SoundspotError, match="another process is training"),
+    ):
+        train(recipe(encoded), tmp_path / "run", flat)
+
+
+def test_a_log_line_without_its_state_is_cut(encoded, tmp_path):
+    """As a kill leaves it between the first epoch's line and its state."""
+    train(recipe(encoded), tmp_path / "whole", flat)
+    run = tmp_path / "killed"
+    train(recipe(encoded), run, flat, stop_after=1)
+    (run / "state.pt").unlink()
+    train(recipe(encoded), run, flat)
+    assert losses(run) == losses(tmp_path / "whole")
 
 
 def test_another_recipe_does_not_continue_a_run(encoded, tmp_path):
@@ -322,6 +344,17 @@ def test_recipes_are_checked_when_read():
     made = build(Recipe, {"pairs": "x", "features": {"audio": "vggish"}})
     assert made.model["c_a"] == 128
     assert build(Recipe, plain(made)) == made
+    assert made.model["cycles"] == 5  # defaults are spelt out
+    with pytest.raises(SoundspotError, match="c_v=256, but its encoder has 512"):
+        build(Recipe, {"pairs": "x", "model": {"c_v": 256}})
+
+
+@pytest.mark.parametrize(
+    "bad", [{"betas": [1.5, 0.9]}, {"weight_decay": -1}, {"average": 1.0}, {"batch": 1}, {"lr": 0}]
+)
+def test_what_cannot_train_is_refused(bad):
+    with pytest.raises(SoundspotError, match="train: "):
+        build(Recipe, {"pairs": "x", "train": bad})
 
 
 def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):
@@ -334,6 +367,12 @@ def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):
     for name, tensor in loaded.state_dict().items():
         assert tensor.dtype in (torch.float32, torch.int64)
         torch.testing.assert_close(tensor.half().float(), model.state_dict()[name].float())
+
+
+def test_an_export_does_not_destroy_its_source(tmp_path):
+    for target in ("run/best.safetensors", "slim.json"):
+        with pytest.raises(SoundspotError, match="destroyed|ends in .safetensors"):
+            checkpoints.export(tmp_path / "run", tmp_path / target)
 
 
 @pytest.mark.parametrize("damage", ["weights", "card", "format", "config"])

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from soundspot.encoding import encode
 from soundspot.errors import SoundspotError
 from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
-from soundspot.features import FeatureSpec, cache_folder, encode
+from soundspot.features import FeatureSpec, cache_folder
 from soundspot.methods.method import Method
 from soundspot.pairs import Pair
 

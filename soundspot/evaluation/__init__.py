@@ -1,4 +1,4 @@
 """Evaluation that can be trusted: truth maps, protocols, benchmarks, baselines, intervals, audit.
 
-Everything here is NumPy: annotations can be scored and audited without importing torch.
+What judges annotations and maps is NumPy and imports no torch; only what runs a model does.
 """

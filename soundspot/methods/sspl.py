@@ -60,6 +60,16 @@ class SSPLConfig:
     alignment_temperature: float = 0.1
     alignment_off_diagonal: float = 0.005
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden)
+        if min(sizes) < 1:
+            raise ValueError("c_v, c_a, cycles, projection and hidden must be at least 1")
+        if self.alignment < 0 or self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
+            raise ValueError(
+                "alignment must not be negative, its temperature positive, momentum in 0..1"
+            )
+
 
 class _Encoded(NamedTuple):
     similarity: Tensor

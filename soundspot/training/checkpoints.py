@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialise
 from torch import Tensor
 
 from soundspot.config import build, choose, plain
@@ -75,15 +76,16 @@ def save(path: Path, model: Method, card: Card) -> None:
         }
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part:
-        try:
-            save_file(state, part)
-        except SafetensorError as error:
-            raise SoundspotError(f"cannot write the checkpoint {path}: {error}") from error
+        part.write_bytes(serialise(state))
     write_text(path.with_suffix(".json"), json.dumps(plain(card), indent=1) + "\n")
 
 
 def export(source: Path, target: Path) -> Card:
     """Write a checkpoint for use alone: half precision, without what only training needs."""
+    if target.suffix != ".safetensors":
+        raise SoundspotError(f"the name of a checkpoint ends in .safetensors, unlike {target}")
+    if target.resolve() in (source.resolve(), (source / "best.safetensors").resolve()):
+        raise SoundspotError(f"{target} is the checkpoint itself, which would be destroyed")
     model, card = load(source)
     slim = replace(card, slim=True)
     save(target, model, slim)
@@ -124,6 +126,8 @@ def read_card(path: Path) -> Card:
         values = json.loads(beside.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} has no readable card {beside.name} beside it") from error
+    if not isinstance(values, dict):
+        raise SoundspotError(f"{beside} is no card: it holds {type(values).__name__}")
     if values.get("format") != FORMAT:
         raise SoundspotError(
             f"{beside} has format {values.get('format')}, this version reads format {FORMAT}"

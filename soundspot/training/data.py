@@ -82,9 +82,11 @@ def steps_per_epoch(data: TrainingData, batch: int) -> int:
 
 
 def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:
-    """Every pair once, the last batch as small as it comes: for the validation loss."""
-    make = _maker(data, 0, batch, 0, 1)
-    yield from _prefetched(make, range(-(-len(data.rows()) // batch)))
+    """Every pair once, in parts of nearly one size up to `batch`: for the validation loss."""
+    count = len(data.rows())
+    parts = np.array_split(np.arange(count), -(-count // batch))
+    make = _maker(data, 0)
+    yield from _prefetched(make, parts)
 
 
 def batches(
@@ -101,17 +103,17 @@ def batches(
         world: Number of processes.
     """
     steps = range(start, steps_per_epoch(data, batch))
-    yield from _prefetched(_maker(data, epoch, batch, rank, world), steps)
+    places = [np.arange(step * batch, (step + 1) * batch)[rank::world] for step in steps]
+    yield from _prefetched(_maker(data, epoch), places)
 
 
-def _maker(
-    data: TrainingData, epoch: int, batch: int, rank: int, world: int
-) -> Callable[[int], Batch]:
+def _maker(data: TrainingData, epoch: int) -> Callable[[NDArray[np.int64]], Batch]:
+    """Makes the batch of some places in the order of an epoch."""
     rows, draw = data.rows(), data.draw(epoch)
     classes = class_indices(rows)
 
-    def make(step: int) -> Batch:
-        index = draw.order[step * batch : (step + 1) * batch][rank::world]
+    def make(places: NDArray[np.int64]) -> Batch:
+        index = draw.order[places]
         f_v1, f_v2 = (_views(data, rows, index, draw.views[index, n]) for n in (0, 1))
         f_a = data.cache.sound([draw.sounds[i] for i in index])
         return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)])
@@ -136,16 +138,18 @@ def _views(
     ]
     with torch.no_grad():
         pixels = torch.stack(images).contiguous(memory_format=torch.channels_last)
-        feature: torch.Tensor = data.encoders.visual(pixels)
+        feature: torch.Tensor = data.encoders.visual(pixels.to(data.encoders.device))
     return feature
 
 
-def _prefetched(make: Callable[[int], Batch], steps: Sequence[int]) -> Iterator[Batch]:
+def _prefetched(
+    make: Callable[[NDArray[np.int64]], Batch], parts: Sequence[NDArray[np.int64]]
+) -> Iterator[Batch]:
     """One batch ahead, in a thread: reading is copying, which frees the interpreter."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         ahead: Future[Batch] | None = None
-        for step in steps:
-            current, ahead = ahead, pool.submit(make, step)
+        for part in parts:
+            current, ahead = ahead, pool.submit(make, part)
             if current is not None:
                 yield current.result()
         if ahead is not None:

@@ -52,13 +52,30 @@ def join_world() -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def share_of(batch: int, world: World) -> int:
-    """Pairs of a batch for each process; the processes must share it evenly."""
+def check_share(batch: int, world: World) -> None:
+    """The processes must share a batch evenly."""
     if batch % world.size:
         raise SoundspotError(
             f"train.batch={batch} cannot be shared evenly by {world.size} processes"
         )
-    return batch // world.size
+
+
+def mean_over_world(values: dict[str, float], world: World) -> dict[str, float]:
+    """The mean over the processes, for the log."""
+    if world.size == 1:
+        return values
+    tensor = torch.tensor(list(values.values()), dtype=torch.float64, device=world.device)
+    dist.all_reduce(tensor)
+    return dict(zip(values, (tensor / world.size).tolist(), strict=True))
+
+
+def said_by_first(values: dict[str, float], world: World) -> dict[str, float]:
+    """What the first process found, known to all."""
+    if world.size == 1:
+        return values
+    box: list[dict[str, float]] = [values]
+    dist.broadcast_object_list(box, src=0, device=world.device)
+    return box[0]
 
 
 def wrap(method: nn.Module, world: World) -> nn.Module:

@@ -7,30 +7,48 @@ result.json, small enough to be committed.
 
 import json
 import math
+import pickle
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from soundspot.config import build, plain
+from soundspot.config import plain
 from soundspot.errors import SoundspotError
-from soundspot.features import FeatureCache, cache_folder, load_encoders
+from soundspot.features import Batch, FeatureCache, cache_folder, load_encoders
 from soundspot.files import replacing, write_text
 from soundspot.methods.method import Method
 from soundspot.pairs import PairSet
 from soundspot.training import checkpoints
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
-from soundspot.training.distributed import World, join_world, share_of, wrap
+from soundspot.training.distributed import (
+    World,
+    check_share,
+    join_world,
+    mean_over_world,
+    said_by_first,
+    wrap,
+)
 from soundspot.training.optimiser import make_optimiser, set_rates
 from soundspot.training.provenance import provenance
-from soundspot.training.recipe import Recipe, check_same
+from soundspot.training.recipe import (
+    Recipe,
+    check_same,
+    check_selection,
+    read_stored,
+    uses_batch_statistics,
+)
 
 Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
 STATE = "state.pt"
@@ -87,36 +105,79 @@ class _Run:
         self.pairs = PairSet.open(recipe.pairs)
         spec = recipe.features
         self.cache = FeatureCache.open(cache_folder(self.pairs, spec), self.pairs, spec)
-        encoders = None if spec.views else load_encoders(spec)
+        encoders = None if spec.views else load_encoders(spec, world.device)
         self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
         self.steps = steps_per_epoch(self.data, self.config.batch)
-        share_of(self.config.batch, world)
+        check_share(self.config.batch, world)
+        check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
         method = checkpoints.build_method(recipe.method, recipe.model)
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
         self.optimiser = make_optimiser(self.method, self.config)
         self.progress = Progressed()
+        self.provenance = provenance(recipe, self.pairs, self.cache)
+        self.interrupted = False
         self._claim_folder()
         self.called = wrap(self.method, world)
         if self.config.compile:
             self.called.compile()
         if world.size > 1 and world.device.type == "cpu":
             self.console.print(f"{world.size} CPU processes: batch norm is per process")
+        if world.size > 1 and uses_batch_statistics(recipe):
+            self.console.print("the statistics of the cross-modal term are per process too")
 
     def go(self, stop_after: int | None) -> Progressed:
         """Epochs until the last, until patience ends, or until interrupted."""
-        try:
+        with self._alone(), self._signals():
             while self.progress.epoch < self.config.epochs and not self._patience_is_out():
                 if stop_after is not None and self.progress.epoch >= stop_after:
-                    break
+                    return self.progress
                 self._epoch()
-            self._write_result()
-        except KeyboardInterrupt:
-            self._save_state()
-            self.console.print(f"saved; the same command goes on from {self.run / STATE}")
-            raise
+            if self.world.first:
+                self._write_result()
+        self.console.print(
+            f"best epoch {self.progress.best_epoch} by {self.config.select}: "
+            f"{self.run / 'best.safetensors'}",
+            soft_wrap=True,
+        )
         return self.progress
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two trainings in one folder would destroy each other's state."""
+        if not self.world.first:
+            yield
+            return
+        try:
+            with FileLock(self.run / ".lock", timeout=0):
+                yield
+        except Timeout as error:
+            raise SoundspotError(f"another process is training in {self.run}") from error
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and termination wait for the end of the step: a state is never half a step."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(number: int, frame: object) -> None:
+            self.interrupted = True
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop_if_interrupted(self) -> None:
+        if not self.interrupted:
+            return
+        self._save_state()
+        self.console.print(f"saved; the same command goes on from {self.run / STATE}")
+        raise KeyboardInterrupt
 
     def _epoch(self) -> None:
         began, before = time.monotonic(), self.progress.seconds
@@ -140,23 +201,27 @@ class _Run:
                 if now - saved > 60 * self.config.save_minutes:
                     self._save_state()
                     saved = now
+                self._stop_if_interrupted()
         self._end_of_epoch()
+        self._stop_if_interrupted()
 
-    def _step(self, batch: Any) -> float:
+    def _on_device(self, batch: Batch) -> Batch:
+        return Batch(*(tensor.to(self.world.device, non_blocking=True) for tensor in batch))
+
+    def _step(self, batch: Batch) -> float:
         device = self.world.device
-        batch = type(batch)(*(tensor.to(device, non_blocking=True) for tensor in batch))
         done = self.progress.epoch + self.progress.step / self.steps
         set_rates(self.optimiser, self.config, done / self.config.epochs)
         self.optimiser.zero_grad(set_to_none=True)
         amp = self.config.amp and device.type == "cuda"
         with torch.autocast(device.type, torch.bfloat16, enabled=amp):
-            output = self.called(batch)
+            output = self.called(self._on_device(batch))
         loss = float(output.loss.item())
         if not math.isfinite(loss):
+            kept = f" (the state of an earlier step is kept in {self.run})" if self._saved() else ""
             raise SoundspotError(
                 f"the loss is {loss} in epoch {self.progress.epoch + 1}, step "
-                f"{self.progress.step + 1}; lower train.lr and train.lr_heads "
-                f"(the last good state is kept in {self.run})"
+                f"{self.progress.step + 1}; lower train.lr and train.lr_heads{kept}"
             )
         output.loss.backward()
         self.optimiser.step()
@@ -165,13 +230,19 @@ class _Run:
             self.progress.totals[name] = self.progress.totals.get(name, 0.0) + value.item()
         return loss
 
+    def _saved(self) -> bool:
+        return (self.run / STATE).exists()
+
     def _end_of_epoch(self) -> None:
         progress = self.progress
         line: dict[str, Any] = {"epoch": progress.epoch + 1}
-        line |= {f"train_{k}": v / self.steps for k, v in progress.totals.items()}
+        means = {name: total / self.steps for name, total in progress.totals.items()}
+        line |= {f"train_{k}": v for k, v in mean_over_world(means, self.world).items()}
         with self.average.applied(self.method):
             self.method.eval()
-            line |= {f"val_{k}": v for k, v in self._validation().items()}
+            found = self._validation() if self.world.first else {}
+            # One judgement for all: running statistics of batch norm may differ by process.
+            line |= {f"val_{k}": v for k, v in said_by_first(found, self.world).items()}
             score = self._score(line)
             progress.epoch, progress.step, progress.totals = progress.epoch + 1, 0, {}
             better = score > progress.best_score
@@ -194,32 +265,16 @@ class _Run:
     def _validation(self) -> dict[str, float]:
         if self.config.select != "loss":
             return self.validate(self.method, self.cache, self.pairs)
-        if "val" not in self.pairs.splits():
-            raise SoundspotError(
-                f"{self.recipe.pairs} has no validation split, and an epoch is never chosen on "
-                "the pairs it was trained on: prepare it with --val 0.1"
-            )
         data = TrainingData(self.pairs, "val", self.cache, self.data.encoders, self.config.seed)
-        if any(pair.boxes is not None for pair in data.rows()):
-            raise SoundspotError(
-                f"the val split of {self.recipe.pairs} has boxes and so no augmented views: "
-                "let them judge with train.select=ciou"
-            )
         with torch.no_grad():
             found = [
-                (len(b.cls), self.method(b).loss.item())
-                for b in whole_split(data, self.config.batch)
+                (len(batch.cls), self.method(self._on_device(batch)).loss.item())
+                for batch in whole_split(data, self.config.batch)
             ]
         return {"loss": sum(n * loss for n, loss in found) / sum(n for n, _ in found)}
 
     def _score(self, line: dict[str, Any]) -> float:
         names = [f"val_{name}" for name in self.config.select.split("+")]
-        missing = [name for name in names if name not in line]
-        if missing:
-            raise SoundspotError(
-                f"train.select={self.config.select} needs {missing[0]}, which {self.recipe.pairs} "
-                "cannot give: it has no such annotated validation split; use train.select=loss"
-            )
         sign = -1 if self.config.select == "loss" else 1
         return sign * sum(float(line[name]) for name in names) / len(names)
 
@@ -234,17 +289,15 @@ class _Run:
             features=self.recipe.features,
             epoch=self.progress.epoch,
             metrics={k: v for k, v in line.items() if k.startswith("val_")},
-            provenance=provenance(self.recipe, self.pairs, self.cache),
+            provenance=self.provenance,
         )
         checkpoints.save(self.run / f"{name}.safetensors", self.method, card)
 
     def _write_result(self) -> None:
         """The small file to keep of a run: who made it, and its course."""
-        if not self.world.first:
-            return
         lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
         result = {
-            "provenance": provenance(self.recipe, self.pairs, self.cache),
+            "provenance": self.provenance,
             "recipe": plain(self.recipe),
             "best_epoch": self.progress.best_epoch,
             "best_score": self.progress.best_score,
@@ -268,28 +321,28 @@ class _Run:
         """Start a new run folder or load the state of the run that is in it."""
         stored = self.run / "recipe.json"
         if stored.exists():
-            check_same(build(Recipe, json.loads(stored.read_text())), self.recipe, self.run)
-        elif self.world.first:
-            self.run.mkdir(parents=True, exist_ok=True)
-        if (self.run / STATE).exists():
+            check_same(read_stored(stored), self.recipe, self.run)
+        if self._saved():
             self._load_state()
-        if self.world.first:
-            write_text(stored, json.dumps(plain(self.recipe), indent=1) + "\n")
+        if not self.world.first:
+            return
+        self.run.mkdir(parents=True, exist_ok=True)
+        write_text(stored, json.dumps(plain(self.recipe), indent=1) + "\n")
+        log = self.run / LOG  # a kill may have left a line whose state was never saved
+        if log.exists():
+            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+            write_text(log, "".join(lines[: self.progress.epoch]))
 
     def _load_state(self) -> None:
         path = self.run / STATE
         try:
             state = torch.load(path, map_location=self.world.device, weights_only=True)
-        except (OSError, RuntimeError, EOFError) as error:
+        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
             raise SoundspotError(f"{path} is damaged; delete {self.run} to start again") from error
         self.method.load_state_dict(state["method"])
         self.average.state = state["average"]
         self.optimiser.load_state_dict(state["optimiser"])
         self.progress = Progressed(**state["progress"])
-        log = self.run / LOG
-        if self.world.first and log.exists():
-            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-            log.write_text("".join(lines[: self.progress.epoch]), encoding="utf-8")
         self.console.print(
             f"going on from epoch {self.progress.epoch + 1}, step {self.progress.step + 1}"
         )

@@ -1,15 +1,17 @@
 """A recipe: one experiment as frozen dataclasses, read from YAML with key=value overrides."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from soundspot.config import build, choose, override, read_yaml
+from soundspot.config import build, choose, override, plain, read_yaml
 from soundspot.encoders import ENCODERS
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec
 from soundspot.methods import METHODS
+from soundspot.pairs import PairSet
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,14 @@ class TrainConfig:
         """Refuse what cannot train."""
         if self.epochs < 1 or self.batch < 2:
             raise ValueError(f"epochs={self.epochs}, batch={self.batch}: at least 1 and 2")
-        if min(self.lr, self.lr_heads) <= 0 or len(self.betas) != 2:
-            raise ValueError("the learning rates must be positive and betas two numbers")
+        if min(self.lr, self.lr_heads) <= 0 or min(self.weight_decay, self.patience) < 0:
+            raise ValueError(
+                "learning rates must be positive, weight_decay and patience not negative"
+            )
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas={list(self.betas)}: two numbers from 0 up to, but not, 1")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average={self.average}: from 0 up to, but not, 1")
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class Recipe:
     Attributes:
         pairs: Folder of the pair set to learn from.
         method: A key of METHODS.
-        model: The method's switches; c_a is filled in from the audio encoder.
+        model: The method's switches; c_v and c_a follow from the encoders.
         features: Encoders and views.
         train: How to optimise.
     """
@@ -78,9 +86,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Fill in what follows from the rest and check the model's switches at once."""
-        filled = {"c_a": ENCODERS[self.features.audio].channels, **self.model}
-        object.__setattr__(self, "model", filled)
-        build(choose("method", self.method, METHODS).config, filled, "model")
+        known = {
+            "c_v": ENCODERS[self.features.visual].channels,
+            "c_a": ENCODERS[self.features.audio].channels,
+        }
+        for name, channels in known.items():
+            if self.model.get(name, channels) != channels:
+                raise ValueError(f"model.{name}={self.model[name]}, but its encoder has {channels}")
+        method = choose("method", self.method, METHODS)
+        # With every default spelt out, a run means the same when a default changes.
+        config = build(method.config, {**self.model, **known}, "model")
+        object.__setattr__(self, "model", plain(config))
 
 
 def read_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
@@ -88,10 +104,53 @@ def read_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
     return build(Recipe, override(read_yaml(path), assignments))
 
 
+def read_features(recipe: Path | None, assignments: Sequence[str] = ()) -> FeatureSpec:
+    """The features of a recipe, or the default ones, with overrides such as `views=4`."""
+    base = FeatureSpec() if recipe is None else read_recipe(recipe).features
+    return build(FeatureSpec, override(plain(base), assignments), "features")
+
+
+def read_stored(path: Path) -> Recipe:
+    """The recipe that a run folder keeps."""
+    try:
+        return build(Recipe, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
+
+
+def uses_batch_statistics(recipe: Recipe) -> bool:
+    """Whether the loss looks at correlations over a batch, not only at each pair."""
+    return bool(recipe.model.get("alignment")) or recipe.model.get("objective") in (
+        "barlow",
+        "wmse",
+    )
+
+
+def check_selection(recipe: Recipe, pairs: PairSet) -> None:
+    """Refuse before the first epoch what could not be judged after it."""
+    select, splits = recipe.train.select, pairs.splits()
+    if "val" not in splits:
+        raise SoundspotError(
+            f"{recipe.pairs} has no validation split, and an epoch is never chosen on the pairs "
+            "it was trained on: prepare it with --val 0.1"
+        )
+    annotated = all(pair.boxes is not None for pair in pairs.select("val"))
+    if select == "loss" and annotated:
+        raise SoundspotError(
+            f"the val split of {recipe.pairs} has boxes and so no augmented views: let them judge "
+            "with train.select=ciou"
+        )
+    if select != "loss" and not annotated:
+        raise SoundspotError(
+            f"train.select={select} needs boxes, which the val split of {recipe.pairs} has not: "
+            "use train.select=loss"
+        )
+    if "duets" in select and "duets-val" not in splits:
+        raise SoundspotError(f"train.select={select} needs duets, which {recipe.pairs} has not")
+
+
 def check_same(stored: Recipe, asked: Recipe, run: Path) -> None:
     """Refuse to continue a run under another recipe; more epochs are the one allowed change."""
-    from dataclasses import replace
-
     if replace(stored, train=replace(stored.train, epochs=asked.train.epochs)) != asked:
         raise SoundspotError(
             f"{run} holds a run of another recipe; give another --run folder, or delete it"
