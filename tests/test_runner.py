@@ -3,8 +3,8 @@ import shutil
 import numpy as np
 import pytest
 
-from soundspot import features as frozen
 from soundspot.config import plain
+from soundspot.encoding import encode
 from soundspot.errors import SoundspotError
 from soundspot.evaluation import absence, predictions
 from soundspot.evaluation.absence import Detections, draw_strangers, f1_at, of_extended
@@ -12,7 +12,7 @@ from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Item
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import LOST, SavedMaps, Scene, find_scenes
 from soundspot.evaluation.runner import Job, evaluate
-from soundspot.features import FeatureSpec
+from soundspot.features import FeatureSpec, cache_folder
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.pairs import PairSet
 from soundspot.training import checkpoints
@@ -105,11 +105,11 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
     monkeypatch, tmp_path, tiny_pairs, model
 ):
     root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root)
+    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     job = Job(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
     single, duets = evaluate(job).results
     pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
-    frozen.encode(pairs, frozen.cache_folder(pairs, spec), spec, splits=["val", "duets-val"])
+    encode(pairs, cache_folder(pairs, spec), spec)
     monkeypatch.delattr(predictions, "encode_now")
     again, _ = evaluate(job).results
     np.testing.assert_allclose(single.contenders[0].maps, again.contenders[0].maps, atol=1e-4)
@@ -128,7 +128,7 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
 
 def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):
     root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root)
+    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     (root / "frames" / "val-2.jpg").write_bytes(b"no picture")
     (root / "sounds" / "val-3.flac").unlink()
     (result,) = evaluate(Job(("escvoc-val",), (model,), data=root)).results
