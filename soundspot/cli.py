@@ -165,20 +165,20 @@ def encode(folder: Path, /, *settings: str, recipe: Path | None = None) -> None:
 
 
 @app.command
-def train(recipe: Path, /, *settings: str, run: Path | None = None) -> None:
+def train(recipe: Path, /, *settings: str, out: Out = None) -> None:
     """Train a recipe; the same command goes on where a run was stopped.
 
     Args:
         recipe: A YAML file, such as those in recipes/.
         settings: Overrides such as train.epochs=3 or model.pcm=true.
-        run: Folder of the run; default: runs/ and the recipe's name.
+        out: Folder of the run; default: runs/ and the recipe's name.
     """
     from soundspot.evaluation.validation import validate
     from soundspot.figures import training_curves
     from soundspot.training.loop import train as go
     from soundspot.training.recipe import read_recipe
 
-    place = run or Path("runs") / recipe.stem
+    place = out or Path("runs") / recipe.stem
     go(read_recipe(recipe, settings), place, validate, training_curves)
 
 

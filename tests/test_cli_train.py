@@ -36,7 +36,7 @@ def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     assert main(["pairs", "check", str(folder)]) == 0
     assert "no problems" in capsys.readouterr().out
     run = tmp_path / "run"
-    command = ["train", str(recipe), "--run", str(run), "train.lr=1e-4"]
+    command = ["train", str(recipe), "--out", str(run), "train.lr=1e-4"]
     assert main(command) == 2
     assert "soundspot encode" in capsys.readouterr().err
     assert main(["encode", str(folder), "--recipe", str(recipe)]) == 0

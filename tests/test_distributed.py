@@ -1,6 +1,5 @@
 """DDP on two gloo processes: the wrapper that is made is the one that is called."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from torch import nn
 
+from soundspot.encoding import encode
 from soundspot.errors import SoundspotError
-from soundspot.features import Batch
+from soundspot.features import Batch, FeatureSpec, cache_folder
 from soundspot.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.distributed import World, check_share, join_world, wrap
 
@@ -81,29 +82,20 @@ def test_a_world_of_one_wraps_nothing():
     assert wrap(layer, World(0, 1, torch.device("cpu"))) is layer
 
 
-TRAIN = """
-import json, sys
-from pathlib import Path
-from soundspot.config import build
-from soundspot.training.loop import train
-from soundspot.training.recipe import Recipe
-train(build(Recipe, json.loads(sys.argv[1])), Path(sys.argv[2]), lambda *_: {"ciou": 0.5})
-"""
-
-
-def test_two_processes_train_and_the_first_one_writes(tiny_pairs, tmp_path):
-    from soundspot.config import plain
-    from soundspot.encoding import encode
-    from soundspot.features import FeatureSpec, cache_folder
-    from soundspot.training.recipe import Recipe, TrainConfig
-
+def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
     spec = FeatureSpec(pretrained=False, views=3)
     encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
-    config = TrainConfig(epochs=2, batch=8, patience=0)
-    recipe = Recipe(tiny_pairs.root, "sspl", {"projection": 7, "hidden": 13}, spec, config)
-    script = tmp_path / "train.py"
-    script.write_text(TRAIN)
-    done = run_two(tmp_path, str(script), json.dumps(plain(recipe)), str(tmp_path / "run"))
+    recipe = tmp_path / "tiny.yaml"
+    values = {
+        "pairs": str(tiny_pairs.root),
+        "model": {"projection": 7, "hidden": 13},
+        "features": {"pretrained": False, "views": 3},
+        "train": {"epochs": 2, "batch": 8, "patience": 0},
+    }
+    recipe.write_text(yaml.safe_dump(values))
+    run = tmp_path / "run"
+    done = run_two(tmp_path, "-m", "soundspot", "train", str(recipe), "--out", str(run))
     assert done.returncode == 0, done.stderr
     assert "batch norm is per process" in done.stderr
-    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 2
+    assert done.stderr.count("best epoch") == 1
+    assert len((run / "log.jsonl").read_text().splitlines()) == 2

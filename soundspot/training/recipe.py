@@ -153,5 +153,5 @@ def check_same(stored: Recipe, asked: Recipe, run: Path) -> None:
     """Refuse to continue a run under another recipe; more epochs are the one allowed change."""
     if replace(stored, train=replace(stored.train, epochs=asked.train.epochs)) != asked:
         raise SoundspotError(
-            f"{run} holds a run of another recipe; give another --run folder, or delete it"
+            f"{run} holds a run of another recipe; give another --out folder, or delete it"
         )
