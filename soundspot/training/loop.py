@@ -85,7 +85,11 @@ def train(
         stop_after: End this call after so many epochs in all, as if interrupted.
     """
     with join_world() as world:
-        return _Run(recipe, run, validate, on_epoch, world).go(stop_after)
+        running = _Run(recipe, run, validate, on_epoch, world)
+        try:
+            return running.go(stop_after)
+        finally:
+            running.lock.release()
 
 
 class _Run:
@@ -118,6 +122,7 @@ class _Run:
         self.progress = Progressed()
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.interrupted = False
+        self.lock = FileLock(run / ".lock")
         self._claim_folder()
         self.called = wrap(self.method, world)
         if self.config.compile:
@@ -129,7 +134,7 @@ class _Run:
 
     def go(self, stop_after: int | None) -> Progressed:
         """Epochs until the last, until patience ends, or until interrupted."""
-        with self._alone(), self._signals():
+        with self._signals():
             while self.progress.epoch < self.config.epochs and not self._patience_is_out():
                 if stop_after is not None and self.progress.epoch >= stop_after:
                     return self.progress
@@ -142,18 +147,6 @@ class _Run:
             soft_wrap=True,
         )
         return self.progress
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Two trainings in one folder would destroy each other's state."""
-        if not self.world.first:
-            yield
-            return
-        try:
-            with FileLock(self.run / ".lock", timeout=0):
-                yield
-        except Timeout as error:
-            raise SoundspotError(f"another process is training in {self.run}") from error
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -319,6 +312,12 @@ class _Run:
 
     def _claim_folder(self) -> None:
         """Start a new run folder or load the state of the run that is in it."""
+        if self.world.first:
+            self.run.mkdir(parents=True, exist_ok=True)
+            try:  # two trainings in one folder would destroy each other's state
+                self.lock.acquire(timeout=0)
+            except Timeout as error:
+                raise SoundspotError(f"another process is training in {self.run}") from error
         stored = self.run / "recipe.json"
         if stored.exists():
             check_same(read_stored(stored), self.recipe, self.run)
@@ -326,7 +325,6 @@ class _Run:
             self._load_state()
         if not self.world.first:
             return
-        self.run.mkdir(parents=True, exist_ok=True)
         write_text(stored, json.dumps(plain(self.recipe), indent=1) + "\n")
         log = self.run / LOG  # a kill may have left a line whose state was never saved
         if log.exists():
