@@ -237,7 +237,7 @@ def test_a_model_may_be_named_by_its_path(shipped: Path):
 
 @pytest.mark.weights
 def test_the_shipped_model_hears_the_dog_and_not_noise():
-    """Peak and mass of the map lie on the dog, and another sound gives another map."""
+    """The bark scores higher than noise on the dog, and the two sounds give different maps."""
     photo, bark = weights.media("demo-dog-photo"), weights.media("demo-dog-bark")
     model = soundspot.load()
     assert model.card.trained
