@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +54,8 @@ class FeatureSpec:
     Attributes:
         visual: Name of the visual encoder.
         audio: Name of the audio encoder.
-        pretrained: False takes random encoder weights (the paper's Table 3, a and c).
+        pretrained: False takes random weights for both encoders, "audio" for the visual one alone
+            (the paper's Table 3, a and c).
         views: Augmented views kept a training frame (K); 0 keeps none: they are drawn and encoded
             anew in every epoch, which is exact and slow.
         augmentations: How they are drawn.
@@ -63,7 +64,7 @@ class FeatureSpec:
 
     visual: str = "vgg16"
     audio: str = "yamnet"
-    pretrained: bool = True
+    pretrained: Literal[True, False, "audio"] = True
     views: int = 8
     augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
     seed: int = 0
@@ -106,12 +107,11 @@ def kind_of(spec: FeatureSpec) -> dict[str, Any]:
 
 def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
     """The encoders a spec names, pretrained or (seeded) random; default: on the CPU."""
-    if spec.pretrained:
-        visual, audio = weights.pretrained(spec.visual), weights.pretrained(spec.audio)
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(spec.seed)
-            visual, audio = build_encoder(spec.visual, None), build_encoder(spec.audio, None)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spec.seed)
+        seeing, hearing = spec.pretrained is True, spec.pretrained is not False
+        visual = weights.pretrained(spec.visual) if seeing else build_encoder(spec.visual, None)
+        audio = weights.pretrained(spec.audio) if hearing else build_encoder(spec.audio, None)
     visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     digest = _digest(visual.state_dict(), audio.state_dict())
     place = torch.device("cpu") if device is None else device
