@@ -5,6 +5,7 @@ A new method is one file with a Method and its config, and one line here.
 
 from typing import Any, NamedTuple
 
+from soundspot.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPL, SSPLConfig
 
@@ -23,4 +24,5 @@ class MethodSpec(NamedTuple):
 
 METHODS: dict[str, MethodSpec] = {
     "sspl": MethodSpec(SSPLConfig, SSPL),
+    "contrastive": MethodSpec(ContrastiveConfig, Contrastive),
 }
