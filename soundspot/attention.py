@@ -1,6 +1,7 @@
 """The attention module (paper Sec. 3.2, Eqs. 3-5) and its ablations (Tables 5 and S5).
 
-Axes: b batch, c visual channels (c_v), h w the feature grid, d dimensions of the representation.
+Axes: b batch, c visual channels (c_v), h w the feature grid, n its locations,
+k sounds, d dimensions of the representation.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,15 @@ class Attended(NamedTuple):
 def similarity(f_a: Float[Tensor, "b c"], f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Eq. 3: the cosine between the transformed sound and every location of the frame."""
     return torch.einsum("bc,bchw->bhw", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1))
+
+
+def every_similarity(
+    f_a: Float[Tensor, "k c"], f_v: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "b k n"]:
+    """The cosine of every sound of a batch with every location of every frame, for contrast."""
+    return torch.einsum(
+        "kc,bcn->bkn", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1).flatten(start_dim=2)
+    )
 
 
 def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:

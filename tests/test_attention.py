@@ -3,7 +3,15 @@ import pytest
 import torch
 
 import reference
-from soundspot.attention import FUSIONS, SCALINGS, attend, min_max, similarity, spatial_softmax
+from soundspot.attention import (
+    FUSIONS,
+    SCALINGS,
+    attend,
+    every_similarity,
+    min_max,
+    similarity,
+    spatial_softmax,
+)
 
 
 def features(batch=3, c=5, h=7, w=11):
@@ -88,3 +96,11 @@ def test_every_fusion_teaches_the_sound():
         f_a.requires_grad_()
         attend(f_a, f_v, fusion=fusion).f_av.square().sum().backward()
         assert f_a.grad.abs().sum() > 0
+
+
+def test_every_similarity_pairs_frames_with_sounds_in_that_order():
+    f_a, f_v = torch.randn(2, 5), torch.randn(3, 5, 7, 11)
+    found = every_similarity(f_a, f_v)
+    assert found.shape == (3, 2, 77)
+    expected = reference.similarity(f_a[1:].double().numpy(), f_v[2:].double().numpy())
+    np.testing.assert_allclose(found[2, 1], expected.flatten(), atol=1e-5)

@@ -5,7 +5,9 @@ A new method is one file with a Method and its config, and one line here.
 
 from typing import Any, NamedTuple
 
+from soundspot.methods.attention import Attention, AttentionConfig
 from soundspot.methods.contrastive import Contrastive, ContrastiveConfig
+from soundspot.methods.hardway import HardWay, HardWayConfig
 from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPL, SSPLConfig
 
@@ -24,5 +26,7 @@ class MethodSpec(NamedTuple):
 
 METHODS: dict[str, MethodSpec] = {
     "sspl": MethodSpec(SSPLConfig, SSPL),
+    "attention": MethodSpec(AttentionConfig, Attention),
+    "hardway": MethodSpec(HardWayConfig, HardWay),
     "contrastive": MethodSpec(ContrastiveConfig, Contrastive),
 }

@@ -3,8 +3,8 @@
 Multiple-instance learning with a bidirectional InfoNCE loss: the strongest simple method with
 negatives, against which methods without are to be read.
 
-Axes: b batch, i frames, j sounds, p audio patches, a audio channels (c_a), c visual channels (c_v),
-h w feature grid.
+Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
+channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
 import math
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.attention import similarity
+from soundspot.attention import every_similarity, similarity
 from soundspot.features import Batch
 from soundspot.heads import AudioTransform
 from soundspot.methods.method import Method, MethodOutput
@@ -64,13 +64,12 @@ class Contrastive(Method):
 
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions."""
-        heard = F.normalize(self.g(batch.f_a), dim=1)
+        heard = self.g(batch.f_a)
         targets = alike_targets(batch.f_a, self.config.alike)
         loss, right = heard.new_zeros(()), heard.new_zeros(())
         for f_v in (batch.f_v1, batch.f_v2):
-            seen = F.normalize(self.conv(f_v), dim=1)
-            maps = torch.einsum("jc,ichw->ijhw", heard, seen)
-            logits = soft_maximum(maps, self.config.pooling) / self.config.temperature
+            every = every_similarity(heard, self.conv(f_v))
+            logits = soft_maximum(every, self.config.pooling) / self.config.temperature
             loss = loss + info_nce(logits, targets) / 2
             diagonal = torch.arange(len(logits), device=logits.device)
             right = right + (logits.argmax(dim=1) == diagonal).float().mean() / 2
@@ -86,12 +85,11 @@ class Contrastive(Method):
         return similarity(self.g(f_a), self.conv(f_v))
 
 
-def soft_maximum(maps: Float[Tensor, "i j h w"], temperature: float) -> Float[Tensor, "i j"]:
+def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
     """The largest value of each map, or a smooth bound between its mean and its maximum."""
-    flat = maps.flatten(2)
     if temperature == 0:
-        return flat.amax(dim=2)
-    return temperature * ((flat / temperature).logsumexp(dim=2) - math.log(flat.shape[2]))
+        return every.amax(dim=2)
+    return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
