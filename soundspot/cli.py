@@ -192,6 +192,7 @@ def evaluate(
     trivial: Flag = False,
     out: Out = None,
     cycles: int | None = None,
+    guidance: float = 0.0,
 ) -> None:
     """Score models, or anyone's saved maps, on benchmarks, beside what needs no model at all.
 
@@ -204,6 +205,8 @@ def evaluate(
         trivial: Only the baselines; without models and maps this is so anyway.
         out: Folder for report.json, report.md and report.html.
         cycles: T of models with a PCM, if not the one they were trained with.
+        guidance: Weight of object guidance: each model is also scored with its map blended with
+            what stands out of the picture.
     """
     from soundspot.evaluation import report
     from soundspot.evaluation.runner import Job
@@ -213,12 +216,56 @@ def evaluate(
         raise SoundspotError("--trivial is for the baselines alone; they stand in every report")
     if out is not None:
         report.check_folder(out)
-    job = Job(tuple(benchmark), models, data, annotations, tuple(maps or ()), cycles)
+    job = Job(tuple(benchmark), models, data, annotations, tuple(maps or ()), cycles, guidance)
     done = run(job)
     report.show(done)
     if out is not None:
         report.write(done, out)
         _say(f"report: {out / 'report.html'}")
+
+
+@app.command
+def reproduce(
+    table: str,
+    /,
+    *,
+    data: Path = Path("data/escvoc"),
+    seeds: int | None = None,
+    quick: Flag = False,
+    test: Path | None = None,
+    benchmark: Annotated[
+        list[str] | None, Parameter(name=["--benchmark", "-b"], negative="")
+    ] = None,
+    annotations: Path | None = None,
+    runs: Path = Path("runs/reproduce"),
+    out: Out = None,
+) -> None:
+    """Make a table or figure of the paper again: train what is missing, test, compare.
+
+    Interrupt it as you like: the same command goes on, and tables share their runs.
+
+    Args:
+        table: main, reproductions, strategy, augmentations, scaling, fusion, cycles, or a figure:
+            success, iterations, false-negatives.
+        data: Pair set to train on.
+        seeds: How many seeds; default: 3, or 1 with --quick.
+        quick: Few epochs, to see the whole table soon.
+        test: Pair set of the test media, where the training set brings no test split.
+        benchmark: What to test on, then its duets, if any; default: the training set's own.
+        annotations: Folder of the benchmark's annotation files.
+        runs: Folder of all runs.
+        out: Folder for the table as JSON and Markdown, and the figure; default: the folder of runs.
+    """
+    from soundspot.pairs import PairSet
+    from soundspot.reproduce import experiments, report
+    from soundspot.reproduce.runs import set_exam
+    from soundspot.reproduce.table import Plan
+
+    experiments.find(table)
+    pairs = PairSet.open(data)
+    exam = set_exam(pairs, test, benchmark or (), annotations)
+    count = seeds if seeds is not None else 1 if quick else 3
+    report.run(Plan(table, pairs, exam, count, quick, runs), out or runs, _say)
 
 
 @app.command
@@ -363,6 +410,24 @@ def export(source: Path, target: Path, /) -> None:
 
     checkpoints.export(source, target)
     _say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+
+
+@app.command
+def complexity(*words: str, json: Flag = False) -> None:
+    """Count parameters and GFLOPs of a model, part by part.
+
+    Args:
+        words: A recipe (.yaml) or a model; then overrides such as model.cycles=3. Default: the
+            paper's SSPL with PCM on VGG16 and VGGish.
+        json: Print JSON in place of the table.
+    """
+    from soundspot.complexity import measure, read_subject
+
+    found = measure(read_subject(words))
+    if json:
+        _say(jsonlib.dumps(found.summary()))
+    else:
+        found.show()
 
 
 def _report(summary: "Summary") -> None:

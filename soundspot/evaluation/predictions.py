@@ -17,7 +17,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from soundspot.errors import SoundspotError
-from soundspot.evaluation import benchmarks
+from soundspot.evaluation import benchmarks, trivial
 from soundspot.evaluation.benchmarks import Benchmark, Item
 from soundspot.evaluation.validation import side_of
 from soundspot.features import FeatureCache, FeatureSpec, cache_folder
@@ -211,6 +211,15 @@ def maps_by_cycle(
             maps: list[Tensor] = cast(Any, model.method).maps_by_cycle(f_v, heard, cycles)
             parts.append(torch.stack(maps).float().cpu().numpy())
     return np.concatenate(parts, axis=1)
+
+
+def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray, "n h w"]:
+    """What stands out of the pictures, whatever is heard."""
+    parts = [
+        trivial.saliency(features.evaluation(frames[start : start + BATCH]).numpy())
+        for start in range(0, len(frames), BATCH)
+    ]
+    return np.concatenate(parts)
 
 
 def cycles_of(model: Localizer) -> int | None:

@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Float
 
 from soundspot.errors import SoundspotError
-from soundspot.evaluation import absence, predictions, rows, trivial
+from soundspot.evaluation import absence, predictions, rows
 from soundspot.evaluation.absence import Absence
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find, flaws
+from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import Truths
 from soundspot.evaluation.predictions import Encoded, Features, SavedMaps, Scene
 from soundspot.evaluation.protocols import score
@@ -43,6 +44,7 @@ class Job:
         annotations: Folder of the benchmark's own files.
         maps: Folders of maps that other codebases saved.
         cycles: T of PCM models, if not the one they were trained with.
+        guidance: Weight of object guidance: every model stands in the tables with it too.
     """
 
     benchmarks: tuple[str, ...]
@@ -51,6 +53,7 @@ class Job:
     annotations: Path | None = None
     maps: tuple[Path, ...] = ()
     cycles: int | None = None
+    guidance: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,9 @@ def evaluate(job: Job) -> Evaluation:
     chosen = list({find(name).name: find(name) for name in job.benchmarks}.values())
     if not chosen:
         raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
+    check_weight(job.guidance)
+    if job.guidance and not job.models:
+        raise SoundspotError("object guidance needs a model whose maps it can guide")
     saved = [SavedMaps(folder) for folder in dict.fromkeys(job.maps)]
     places = {b.name: pair_set(b, job) for b in chosen}
     models = [load(name) for name in dict.fromkeys(job.models)]
@@ -175,6 +181,11 @@ def run(
             by_pass = tuple(score(passed, truths)[MAIN] for passed in traced)
             one = replace(one, by_cycle=traced, cycle_scores=by_pass)
         made.append(one)
+        if job.guidance:
+            stands_out = predictions.saliency_maps(known, _frames(visible))
+            guided = guide(maps[is_visible], stands_out, job.guidance)
+            name = f"{model.name} + guidance {job.guidance:g}"
+            made.append(Contender(name, "model", score(guided, truths), guided))
         if not is_visible.all():
             absences.append(absence.of_extended(model.name, maps, is_visible, scores[MAIN]))
         elif benchmark.name in WITH_MADE_NEGATIVES:
@@ -210,7 +221,7 @@ def _features(
     models: Sequence[Localizer], pairs: PairSet, scenes: Sequence[Scene]
 ) -> dict[str, Features]:
     """Model name -> its features; models on the same encoders share them."""
-    frames = [scene.frame for scene in scenes if scene.frame is not None]
+    frames = _frames(scenes)
     sounds = [scene.audio for scene in scenes if scene.audio is not None]
     by_encoders: dict[object, Features] = {}
     by_model = {}
@@ -256,7 +267,7 @@ def _passes(
     model: Localizer, features: Features, scenes: Sequence[Scene], cycles: int | None
 ) -> _Passes:
     """The maps of a model; with a PCM also those after fewer and a few more passes."""
-    frames = [scene.frame for scene in scenes if scene.frame is not None]
+    frames = _frames(scenes)
     f_a = features.sound([scene.audio for scene in scenes if scene.audio is not None])
     passes = _cycles(model, cycles)
     if passes is None:
@@ -265,6 +276,10 @@ def _passes(
     shown = passes if in_groups else passes + MORE_CYCLES
     traced = predictions.maps_by_cycle(model, features, frames, f_a, shown)
     return _Passes(traced[passes - 1], None if in_groups else traced)
+
+
+def _frames(scenes: Sequence[Scene]) -> list[str]:
+    return [scene.frame for scene in scenes if scene.frame is not None]
 
 
 def _cycles(model: Localizer, cycles: int | None) -> int | None:
@@ -276,15 +291,8 @@ def _saliency(
     features: Mapping[str, Features], pairs: PairSet | None, scenes: Sequence[Scene]
 ) -> Float[np.ndarray, "n h w"] | None:
     """What stands out of the pictures, if the features of an encoder are at hand."""
-    frames = [scene.frame for scene in scenes if scene.frame is not None]
+    frames = _frames(scenes)
     known: Features | None = next(iter(features.values()), None)
     if known is None and pairs is not None:
         known = predictions.open_cache(pairs, FeatureSpec(), frames)
-    if known is None:
-        return None
-    step = predictions.BATCH
-    parts = [
-        trivial.saliency(known.evaluation(frames[start : start + step]).numpy())
-        for start in range(0, len(frames), step)
-    ]
-    return np.concatenate(parts)
+    return None if known is None else predictions.saliency_maps(known, frames)

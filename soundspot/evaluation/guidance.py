@@ -1,0 +1,32 @@
+"""Object guidance: blend a map with what stands out of the picture, whatever is heard.
+
+Axes: n pairs, h w the map as a model made it.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from soundspot.errors import SoundspotError
+
+
+def check_weight(weight: float) -> None:
+    """Refuse a weight that is no share."""
+    if not 0 <= weight < 1:
+        raise SoundspotError(
+            f"the weight of object guidance must be at least 0 and below 1, not {weight:g}"
+        )
+
+
+def guide(
+    maps: Float[np.ndarray, "n h w"], saliency: Float[np.ndarray, "n h w"], weight: float
+) -> Float[np.ndarray, "n h w"]:
+    """The blend of both, each stretched to 0..1; 0 leaves the maps as they are."""
+    if weight == 0:
+        return maps
+    return (1 - weight) * stretch(maps) + weight * stretch(saliency)
+
+
+def stretch(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n h w"]:
+    """Every map to 0..1; a flat one becomes 0."""
+    low, high = maps.min(axis=(1, 2), keepdims=True), maps.max(axis=(1, 2), keepdims=True)
+    return np.asarray(np.divide(maps - low, high - low, out=np.zeros_like(maps), where=high > low))
