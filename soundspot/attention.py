@@ -1,6 +1,6 @@
 """The attention module (paper Sec. 3.2, Eqs. 3-5) and its ablations (Tables 5 and S5).
 
-Axes: b batch, c visual channels (c_v), h w the feature grid, n its locations,
+Axes: b batch, c visual channels (c_v), h w the feature grid, n m its locations,
 k sounds, d dimensions of the representation.
 """
 
@@ -39,6 +39,20 @@ def every_similarity(
     return torch.einsum(
         "kc,bcn->bkn", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1).flatten(start_dim=2)
     )
+
+
+def self_attended(f_v: Float[Tensor, "b c h w"], temperature: float) -> Float[Tensor, "b c h w"]:
+    """Self-attention without parameters: locations that look alike share their (unit) feature.
+
+    Not in the paper. It makes maps follow the extent of things in place of their most telling part.
+
+    Args:
+        f_v: The visual feature.
+        temperature: Small keeps every location to itself; large gives all of them the mean.
+    """
+    unit = F.normalize(f_v, dim=1).flatten(start_dim=2)
+    alike = torch.einsum("bcn,bcm->bnm", unit, unit) / temperature
+    return torch.einsum("bnm,bcm->bcn", alike.softmax(dim=2), unit).view_as(f_v)
 
 
 def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:

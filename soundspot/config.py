@@ -138,13 +138,31 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
 
 def plain(config: Any) -> dict[str, Any]:
     """A dataclass as the plain values JSON and YAML can hold; `build` reads them back."""
-
-    def simplify(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {k: simplify(v) for k, v in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [simplify(v) for v in value]
-        return str(value) if isinstance(value, Path) else value
-
-    result: dict[str, Any] = simplify(dataclasses.asdict(config))
+    result: dict[str, Any] = _simplify(dataclasses.asdict(config))
     return result
+
+
+def _simplify(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _simplify(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_simplify(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def unusual(config: Any) -> dict[str, Any]:
+    """The plain values of a (nested) dataclass that are not its defaults.
+
+    What names a thing after its config should use these: a new switch with a default then leaves
+    the old names as they are.
+    """
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            if inner := unusual(value):
+                found[field.name] = inner
+        elif value != field.default:
+            found[field.name] = value
+    simple: dict[str, Any] = _simplify(found)
+    return simple

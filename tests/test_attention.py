@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from soundspot.attention import (
     attend,
     every_similarity,
     min_max,
+    self_attended,
     similarity,
     spatial_softmax,
 )
@@ -104,3 +107,19 @@ def test_every_similarity_pairs_frames_with_sounds_in_that_order():
     assert found.shape == (3, 2, 77)
     expected = reference.similarity(f_a[1:].double().numpy(), f_v[2:].double().numpy())
     np.testing.assert_allclose(found[2, 1], expected.flatten(), atol=1e-5)
+
+
+def test_self_attention_by_hand():
+    """Two locations along x and one along y; at temperature 1 alike ones weigh e, the other 1."""
+    f_v = torch.tensor([[[[3.0, 1.0, 0.0]], [[0.0, 0.0, 2.0]]]])
+    found = self_attended(f_v, 1.0)
+    e = math.e
+    near, far = 2 * e / (2 * e + 1), 2 / (2 + e)
+    expected = torch.tensor([[[[near, near, far]], [[1 - near, 1 - near, 1 - far]]]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_cold_self_attention_keeps_every_location_to_itself():
+    _, f_v = features()
+    found = self_attended(f_v, 1e-4)
+    torch.testing.assert_close(found, torch.nn.functional.normalize(f_v, dim=1))

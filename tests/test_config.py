@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from soundspot.config import build, choose, override, plain, read_yaml
+from soundspot.config import build, choose, override, plain, read_yaml, unusual
 from soundspot.errors import SoundspotError
 
 
@@ -87,3 +87,23 @@ def test_unreadable_recipes_get_a_sentence(tmp_path):
 def test_choose_names_the_choices():
     with pytest.raises(SoundspotError, match="unknown method 'spl': did you mean 'sspl'"):
         choose("method", "spl", {"sspl": 1, "other": 2})
+
+
+def test_unusual_values_do_not_depend_on_new_switches():
+    @dataclass(frozen=True)
+    class Inside:
+        a: int = 1
+        b: tuple[str, ...] = ("x",)
+
+    @dataclass(frozen=True)
+    class Outside:
+        path: Path
+        inner: Inside = field(default_factory=Inside)
+        c: float = 0.5
+
+    assert unusual(Outside(Path("p"))) == {"path": "p"}
+    assert unusual(Outside(Path("p"), Inside(b=("y",)), 0.25)) == {
+        "path": "p",
+        "inner": {"b": ["y"]},
+        "c": 0.25,
+    }

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from soundspot.attention import self_attended, similarity
 from soundspot.features import Batch
 from soundspot.methods.contrastive import (
     Contrastive,
@@ -120,3 +122,15 @@ def test_impossible_temperatures_are_refused(wrong: dict[str, float]) -> None:
     make: Callable[..., ContrastiveConfig] = ContrastiveConfig
     with pytest.raises(ValueError, match="temperature"):
         make(**wrong)
+
+
+def test_self_attention_enters_loss_and_maps() -> None:
+    torch.manual_seed(0)
+    plain = Contrastive(SMALL)
+    shared = Contrastive(replace(SMALL, self_attention=0.5))
+    shared.load_state_dict(plain.state_dict())
+    batch = a_batch()
+    seen = self_attended(plain.conv(batch.f_v1), 0.5)
+    maps = shared.maps(batch.f_v1, batch.f_a)
+    torch.testing.assert_close(maps, similarity(plain.g(batch.f_a), seen))
+    assert shared(batch).loss.item() != pytest.approx(plain(batch).loss.item(), rel=1e-3)

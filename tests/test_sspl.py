@@ -6,6 +6,7 @@ import torch
 
 import reference
 from soundspot import losses
+from soundspot.attention import self_attended, similarity
 from soundspot.features import Batch
 from soundspot.methods.sspl import SSPL, SSPLConfig, pooled_audio
 
@@ -121,3 +122,13 @@ def test_byol_target_follows_slowly_and_learns_nothing_itself():
 def test_collapse_is_reported():
     model = SSPL(SMALL)
     assert 0.5 < model(batch(b=101)).report["z_std"] < 1.1
+
+
+def test_self_attention_comes_before_the_pcm():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=1, self_attention=0.5, projection=7))
+    model.eval()
+    f_v, f_a = torch.randn(1, 5, 14, 14), torch.randn(1, 3, 3)
+    seen = model.branch.pcm(self_attended(f_v, 0.5), pooled_audio(f_a), 1).f_v
+    expected = similarity(model.branch.g(f_a), seen)
+    torch.testing.assert_close(model.maps(f_v, f_a), expected)
+    torch.testing.assert_close(model.maps_by_cycle(f_v, f_a)[0], expected)

@@ -13,7 +13,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot import losses
-from soundspot.attention import attend, attended_sum, similarity, spatial_softmax
+from soundspot.attention import (
+    attend,
+    attended_sum,
+    self_attended,
+    similarity,
+    spatial_softmax,
+)
 from soundspot.features import Batch
 from soundspot.heads import AudioTransform, Predictor, Projector
 from soundspot.methods.method import Method, MethodOutput
@@ -31,6 +37,8 @@ class SSPLConfig:
         cycles: T of the PCM.
         variant: Whether g and the PCM follow the released code or the paper's text.
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
+        self_attention: Temperature of a self-attention without parameters on the visual feature,
+            before the PCM (not in the paper); 0 is off.
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
         objective: What brings the two views' representations together.
@@ -49,6 +57,7 @@ class SSPLConfig:
     cycles: int = 5
     variant: Variant = "released"
     visual_conv: bool = False
+    self_attention: float = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
     objective: Literal["simsiam", "byol", "wmse", "barlow"] = "simsiam"
@@ -65,9 +74,14 @@ class SSPLConfig:
         sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden)
         if min(sizes) < 1:
             raise ValueError("c_v, c_a, cycles, projection and hidden must be at least 1")
-        if self.alignment < 0 or self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
+        if (
+            min(self.alignment, self.self_attention) < 0
+            or self.alignment_temperature <= 0
+            or not 0 <= self.momentum <= 1
+        ):
             raise ValueError(
-                "alignment must not be negative, its temperature positive, momentum in 0..1"
+                "alignment and self_attention must not be negative, alignment_temperature must be "
+                "positive, momentum in 0..1"
             )
 
 
@@ -83,6 +97,7 @@ class _Branch(nn.Module):
     def __init__(self, config: SSPLConfig) -> None:
         super().__init__()
         self.scaling, self.fusion = config.scaling, config.fusion
+        self.self_attention = config.self_attention
         self.released = config.variant == "released"
         self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
         self.pcm = None
@@ -92,10 +107,15 @@ class _Branch(nn.Module):
         width = config.c_v * (2 if config.fusion == "concatenation" else 1)
         self.projector = Projector(width, config.hidden, config.projection)
 
-    def visual(self, f_v: Tensor, f_a: Tensor, cycles: int | None = None) -> Tensor:
-        """The visual feature the attention module sees."""
+    def before_pcm(self, f_v: Tensor) -> Tensor:
+        """What is not in the paper: a convolution, and a self-attention without parameters."""
         if self.conv is not None:
             f_v = self.conv(f_v)
+        return self_attended(f_v, self.self_attention) if self.self_attention else f_v
+
+    def visual(self, f_v: Tensor, f_a: Tensor, cycles: int | None = None) -> Tensor:
+        """The visual feature the attention module sees."""
+        f_v = self.before_pcm(f_v)
         if self.pcm is not None:
             f_v = self.pcm(f_v, pooled_audio(f_a, unit=self.released), cycles).f_v
         return f_v
@@ -192,8 +212,7 @@ class SSPL(Method):
         """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
-        if self.branch.conv is not None:
-            f_v = self.branch.conv(f_v)
+        f_v = self.branch.before_pcm(f_v)
         heard = self.branch.g(f_a)
         pooled = pooled_audio(f_a, unit=self.branch.released)
         steps = self.branch.pcm.trace(f_v, pooled, cycles)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.config import plain
+from soundspot.config import build, unusual
 from soundspot.encoding import encode_with_bar
 from soundspot.errors import SoundspotError
 from soundspot.evaluation import predictions
@@ -33,6 +33,7 @@ from soundspot.evaluation.validation import validate
 from soundspot.features import FeatureCache, cache_folder
 from soundspot.figures import training_curves
 from soundspot.localize import Localizer, load
+from soundspot.methods import METHODS
 from soundspot.pairs import PairSet
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
@@ -94,7 +95,8 @@ def set_exam(
 
 def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
     """Where a recipe's run is: the same for whatever table asks for it."""
-    content = plain(recipe) | {"pairs": pairs.fingerprint()}
+    model = unusual(build(METHODS[recipe.method].config, recipe.model))
+    content = unusual(recipe) | {"pairs": pairs.fingerprint(), "model": model}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return root / f"{recipe.method}-{digest[:10]}"
 
