@@ -29,8 +29,8 @@ class ContrastiveConfig:
         c_v: Channels of the visual feature.
         c_a: Channels of the audio feature.
         visual_conv: A trained 1 x 1 convolution on the visual feature.
-        self_attention: Temperature of a self-attention without parameters on the visual feature;
-            0 is off.
+        self_attention: Temperature of the self-attention without parameters that maps are made
+            with; 0 is off. Training does without it.
         temperature: Of InfoNCE.
         pooling: Temperature of the soft maximum over the grid; 0 is the maximum itself.
         alike: Temperature of soft targets: sounds that the frozen encoder finds alike share the
@@ -67,19 +67,13 @@ class Contrastive(Method):
         """None: all of it takes the one learning rate."""
         return []
 
-    def visual(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """The visual feature that sounds are compared with."""
-        f_v = self.conv(f_v)
-        temperature = self.config.self_attention
-        return self_attended(f_v, temperature) if temperature else f_v
-
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions."""
         heard = self.g(batch.f_a)
         targets = alike_targets(batch.f_a, self.config.alike)
         loss, right = heard.new_zeros(()), heard.new_zeros(())
         for f_v in (batch.f_v1, batch.f_v2):
-            every = every_similarity(heard, self.visual(f_v))
+            every = every_similarity(heard, self.conv(f_v))
             logits = soft_maximum(every, self.config.pooling) / self.config.temperature
             loss = loss + info_nce(logits, targets) / 2
             diagonal = torch.arange(len(logits), device=logits.device)
@@ -93,7 +87,10 @@ class Contrastive(Method):
         cycles: int | None = None,
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the sound with every location."""
-        return similarity(self.g(f_a), self.visual(f_v))
+        f_v = self.conv(f_v)
+        if self.config.self_attention:
+            f_v = self_attended(f_v, self.config.self_attention)
+        return similarity(self.g(f_a), f_v)
 
 
 def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
