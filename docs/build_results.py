@@ -32,9 +32,9 @@ HEAD = """# Results on ESC-VOC
 This page is made by `python docs/build_results.py` from the JSON files in results/reproduce and
 the readings in docs/readings.yaml; no number in a table is typed. ESC-VOC is not the paper's data,
 and YAMNet stands in for VGGish, so the paper's numbers do not stand beside ours: what can be
-compared is who wins. cIoU and AUC are fractions, protocol `sspl`, on the test split; every epoch was chosen
-on the val split. "Duets" is the share of sounds whose peak lies on the side of the thing that
-sounds, in pictures of two things.
+compared is who wins. cIoU and AUC are fractions, protocol `sspl`, on the test split; every epoch
+was chosen on the val split. "Duets" is the share of sounds whose peak lies on the side of the thing
+that sounds, in pictures of two things.
 """
 
 
