@@ -1,0 +1,115 @@
+"""Write the model cards in soundspot/models from what was measured, so that no number is typed.
+
+    python docs/build_models.py
+
+Numbers: results/models_escvoc.json, the report.json of `soundspot evaluate` on all shipped models,
+and the JSON beside each checkpoint. Words: docs/models.yaml.
+"""
+
+import json
+from pathlib import Path
+
+import yaml
+
+from soundspot.evaluation.tables import percent
+from soundspot.files import write_text
+
+ROOT = Path(__file__).parents[1]
+MODELS = ROOT / "soundspot" / "models"
+RESULTS = ROOT / "results" / "models_escvoc.json"
+WORDS = ROOT / "docs" / "models.yaml"
+
+
+def card(name, report, words):
+    """The card of one model as Markdown."""
+    about = json.loads((MODELS / f"{name}.json").read_text())
+    own = words["models"][name]
+    rows = {row["benchmark"]: row for row in report["rows"] if row["model"] == name and _main(row)}
+    disc = next(row for row in report["rows"] if row["model"] == "centred disc" and _main(row))
+    test, duets = rows["escvoc"], rows["escvoc-duets"]
+    made = about["provenance"]
+    size = (MODELS / f"{name}.safetensors").stat().st_size / 1e6
+    val = {key.removeprefix("val_"): value for key, value in about["metrics"].items()}
+    parts = [
+        f"# {name}",
+        own["summary"].strip(),
+        "## Numbers",
+        "| ESC-VOC | cIoU | 95 % interval | AUC | duets, peak on the sounding side |",
+        "|---|---:|---:|---:|---:|",
+        f"| test | {test['ciou']:.3f} | {test['ciou_low']:.3f}–{test['ciou_high']:.3f} "
+        f"| {test['auc']:.3f} | {_duets(duets)} |",
+        f"| val (chose the epoch) | {val['ciou']:.3f} | | {val['auc']:.3f} "
+        f"| {percent(val['duets'])} % |",
+        f"| test, centred disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
+        f"{disc['ciou_high']:.3f} | {disc['auc']:.3f} | – |",
+        "",
+        f"Protocol `sspl`, {test['n']} pairs and {duets['n'] // 2} duets. "
+        f"`{report['provenance']['command']}`, commit {report['provenance']['commit']}. "
+        + own["seeds"].strip(),
+        "",
+        _classes(name, report),
+        "",
+        _absence(name, report, about),
+        "## How it was made",
+        f"- Recipe: `{own['recipe']}`, seed {made['seed']}, epoch {about['epoch']}, commit "
+        f"{made['commit']}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
+        f"- Command: `{made['command']}`.",
+        f"- {size:.1f} MB of heads in half precision; the encoders come from the weights' cache.",
+        *(f"- {line}" for line in words["data"]),
+        "## Limits",
+        *(f"- {line}" for line in [*own["limits"], *words["limits"]]),
+        "## Licence",
+        words["licence"].strip(),
+    ]
+    text = "\n".join(parts)
+    for heading in ("## Numbers", "## How it was made", "## Limits", "## Licence"):
+        text = text.replace(f"\n{heading}\n", f"\n\n{heading}\n\n")
+    return text + "\n"
+
+
+def _main(row):
+    return row["protocol"] == "sspl"
+
+
+def _duets(row):
+    low, high = percent(row["peak_side_low"]), percent(row["peak_side_high"])
+    return f"{percent(row['peak_side'])} % ({low}–{high})"
+
+
+def _classes(name, report):
+    """The classes from the worst to the best."""
+    table = next(
+        one
+        for one in report["benchmarks"][0]["tables_in_percent"]
+        if one["title"].lower().startswith("by class")
+    )
+    column = table["header"].index(name)
+    rows = sorted(table["rows"], key=lambda row: float(row[column].split(" / ")[0]))
+    shown = ", ".join(f"{row[0]} {row[column].split(' / ')[0]}" for row in rows)
+    worst = " and ".join(row[0] for row in rows[:2])
+    return f"cIoU in % by class, worst first ({worst} fail most): {shown}."
+
+
+def _absence(name, report, about):
+    found = next(
+        one
+        for one in report["benchmarks"][0]["no_visible_source"]
+        if one["model"] == name and one["negatives"] == "all negatives"
+    )
+    return (
+        f"No visible source: a peak cosine below {about['calibration']['threshold']:.2f} (set on "
+        f"val) is taken for absence. On test, with as many made negatives, F1 is {found['f1']:.2f} "
+        f"and average precision {found['found']['ap']:.2f}: a hint, not a verdict."
+    )
+
+
+def main():
+    """Write every card."""
+    report = json.loads(RESULTS.read_text())
+    words = yaml.safe_load(WORDS.read_text())
+    for name in words["models"]:
+        write_text(MODELS / f"{name}.md", card(name, report, words))
+
+
+if __name__ == "__main__":
+    main()
