@@ -7,23 +7,125 @@ found.box, found.score, found.labels
 found.save("where.png")
 """
 
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from soundspot.errors import SoundspotError
 
 if TYPE_CHECKING:
-    from soundspot.localize import Localization, Localizer, load, model_names
+    from soundspot.evaluation.runner import Evaluation
+    from soundspot.localization import Localization
+    from soundspot.localize import Localizer, load, model_names
+    from soundspot.video import render_video
 
 __version__ = "0.1.0.dev0"
-__all__ = ["Localization", "Localizer", "SoundspotError", "load", "model_names"]
+__all__ = [
+    "Localization",
+    "Localizer",
+    "SoundspotError",
+    "evaluate",
+    "load",
+    "model_names",
+    "render_video",
+    "train",
+]
+
+# What needs torch is imported when it is first asked for, so that `import soundspot` is quick.
+_LATER = {
+    "Localization": "soundspot.localization",
+    "Localizer": "soundspot.localize",
+    "load": "soundspot.localize",
+    "model_names": "soundspot.localize",
+    "render_video": "soundspot.video",
+}
+
+
+def train(
+    recipe: str | Path, settings: Sequence[str] = (), *, out: str | Path | None = None
+) -> Path:
+    """Train a recipe, or go on where its run was stopped; `soundspot train` does the same.
+
+    Args:
+        recipe: A YAML file, such as those in recipes/.
+        settings: Overrides such as "train.epochs=3".
+        out: Folder of the run; default: runs/ and the recipe's name.
+
+    Returns:
+        The folder of the run, which `load` and `evaluate` take.
+
+    Example:
+        >>> run = soundspot.train("recipe.yaml", ["train.epochs=1"], out="runs/first")
+        >>> soundspot.load(run).card.epoch
+        1
+    """
+    from soundspot.evaluation.validation import validate
+    from soundspot.figures import training_curves
+    from soundspot.training.loop import train as go
+    from soundspot.training.recipe import read_recipe
+
+    run = Path("runs") / Path(recipe).stem if out is None else Path(out)
+    go(read_recipe(Path(recipe), settings), run, validate, training_curves)
+    return run
+
+
+def evaluate(
+    models: Sequence[str | Path],
+    benchmarks: Sequence[str],
+    *,
+    data: str | Path | None = None,
+    annotations: str | Path | None = None,
+    maps: Sequence[str | Path] = (),
+    cycles: int | None = None,
+    guidance: float = 0.0,
+    out: str | Path | None = None,
+) -> "Evaluation":
+    """Score models on benchmarks beside the trivial baselines; as `soundspot evaluate` does.
+
+    Args:
+        models: Names, checkpoints or run folders; with none, only the baselines are scored.
+        benchmarks: Such as "escvoc", "escvoc-duets", "vggss", "flickr".
+        data: Pair set with the media; default for ESC-VOC: data/escvoc.
+        annotations: Folder of the benchmark's annotation files.
+        maps: Folders of maps that other programs saved.
+        cycles: T of models with a PCM, if not the one they were trained with.
+        guidance: Weight of object guidance: each model is also scored with its map blended with
+            what stands out of the picture.
+        out: Folder for report.json, report.md and report.html.
+
+    Returns:
+        One result a benchmark, each with a row for every contender and protocol.
+
+    Example:
+        >>> done = soundspot.evaluate([], ["escvoc-val"], data="pairs")
+        >>> done.results[0].coverage
+        'evaluated 5 of 331 pairs'
+    """
+    from soundspot.evaluation import report
+    from soundspot.evaluation.runner import Job
+    from soundspot.evaluation.runner import evaluate as run
+
+    job = Job(
+        tuple(benchmarks),
+        tuple(str(model) for model in models),
+        None if data is None else Path(data),
+        None if annotations is None else Path(annotations),
+        tuple(Path(folder) for folder in maps),
+        cycles,
+        guidance,
+    )
+    if out is not None:
+        report.check_folder(Path(out))
+    done = run(job)
+    if out is not None:
+        report.write(done, Path(out))
+    return done
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is first asked for, so that `import soundspot` is quick."""
-    if name in __all__:
-        from soundspot import localize
-
-        return getattr(localize, name)
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

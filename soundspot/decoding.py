@@ -46,8 +46,15 @@ _PILLOW_ERRORS = (OSError, SyntaxError, ValueError, RuntimeError, Image.Decompre
 AVStream = VideoStream | AudioStream
 
 
+Fault = Literal["unreadable", "no sound", "silent"]
+
+
 class MediaError(SoundspotError):
     """A file that cannot give what was asked of it; the message names the file and says why."""
+
+    def __init__(self, message: str, fault: Fault = "unreadable") -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 def image_size(path: Path) -> tuple[int, int] | None:

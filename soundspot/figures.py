@@ -35,6 +35,13 @@ PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEB
 CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
 HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
+# The frame steps back, half way to grey and darker, so that its colours are not taken for heat:
+# 0.4 of a channel and 0.35 of the luma, as rows of a matrix for Pillow.
+MUTED = tuple(
+    0.4 * (row == column) + 0.35 * LUMA[column] if column < 3 else 0.0
+    for row in range(3)
+    for column in range(4)
+)
 # Dark violet to pale yellow through red: equal steps of value look like equal steps of lightness.
 ANCHORS = (
     (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
@@ -52,41 +59,68 @@ RED: Colour = (200, 24, 36)
 MARGIN, GAP = 28, 22
 PANEL_WIDTH, PANEL_HEIGHT = 480, 400
 LOWEST, SOUND_WIDTH = 300, 360  # a flat frame still leaves room for the sound beside it
-HEADING, BODY, SMALL = 17, 14, 12
+HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
+LINE = 20  # from one line of a caption to the next
 WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
 
 
 def colours(values: Float32[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w 3"]:
     """Colour values of 0..1, dark to light; what lies outside takes the colour of the end."""
-    stops = np.linspace(0, 1, len(ANCHORS))
-    channels = [np.interp(values, stops, channel) for channel in zip(*ANCHORS, strict=True)]
+    table = _colour_table()
+    steps = len(table) - 1
+    return table[np.clip(values * steps + 0.5, 0, steps).astype(np.intp)]
+
+
+@lru_cache
+def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
+    stops, fine = np.linspace(0, 1, len(ANCHORS)), np.linspace(0, 1, 1025)
+    channels = [np.interp(fine, stops, channel) for channel in zip(*ANCHORS, strict=True)]
     return np.stack(channels, axis=-1).round().astype(np.uint8)
 
 
 def overlay(
-    frame: UInt8[np.ndarray, "h w 3"], heat: Float32[np.ndarray, "h w"], box: Box | None = None
+    frame: UInt8[np.ndarray, "h w 3"],
+    heat: Float32[np.ndarray, "h_map w_map"],
+    box: Box | None = None,
+    strength: float = 1.0,
 ) -> UInt8[np.ndarray, "h w 3"]:
     """Lay a heat map over its frame, with its contour at one half and a box.
 
     Args:
         frame: RGB.
-        heat: The map stretched to 0..1; the hotter, the more opaque.
-        box: x1, y1, x2, y2 in pixels, x2 and y2 just outside.
+        heat: The map stretched to 0..1, of the frame's size, or coarser to save time; the hotter,
+            the more opaque.
+        box: x1, y1, x2, y2 in pixels of the frame, x2 and y2 just outside.
+        strength: Of heat and contour, 0..1: at 0 they cannot be seen.
     """
-    # The frame steps back, half way to grey and darker, so that its colours are not taken for heat.
-    muted = 0.4 * frame + 0.35 * (frame @ np.array(LUMA))[..., None]
-    alpha = HEAT_OPACITY * heat[..., None]
-    picture = (1 - alpha) * muted + alpha * colours(heat)
-    thickness = max(1.0, min(heat.shape) / 180)
-    for colour, width, opacity in (((0, 0, 0), 2.4 * thickness, 0.4), (WHITE, thickness, 0.95)):
-        line = opacity * _contour(heat, width)[..., None]
-        picture = (1 - line) * picture + line * np.array(colour)
-    image = Image.fromarray(picture.round().astype(np.uint8))
+    source = Image.fromarray(frame)
+    layer = _heat_layer(heat, strength)
+    if layer.size != source.size:
+        layer = layer.resize(source.size, Image.Resampling.BILINEAR)
+    image = Image.composite(layer.convert("RGB"), source.convert("RGB", MUTED), layer)
     if box is not None:
         x1, y1, x2, y2 = box
-        draw = ImageDraw.Draw(image)
-        draw.rectangle((x1, y1, x2 - 1, y2 - 1), outline=GREEN, width=max(1, round(thickness)))
+        width = max(1, round(_thickness(frame.shape)))
+        ImageDraw.Draw(image).rectangle((x1, y1, x2 - 1, y2 - 1), outline=GREEN, width=width)
     return np.asarray(image)
+
+
+def _thickness(shape: Sequence[int]) -> float:
+    return max(1.0, min(shape[:2]) / 180)
+
+
+def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Image:
+    """Heat and contour on a transparent ground."""
+    alpha = HEAT_OPACITY * heat
+    paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
+    thickness = _thickness(heat.shape)
+    for grey, width, opacity in ((0, 2.4 * thickness, 0.4), (255, thickness, 0.95)):
+        line = opacity * _contour(heat, width)
+        paint = (1 - line[..., None]) * paint + (line * grey)[..., None]
+        alpha = 1 - (1 - alpha) * (1 - line)
+    colour = paint / np.maximum(alpha, 1e-6)[..., None]
+    layer = np.dstack([colour, 255 * strength * alpha])
+    return Image.fromarray(np.clip(layer, 0, 255).round().astype(np.uint8))
 
 
 def _contour(heat: Float32[np.ndarray, "h w"], width: float) -> Float32[np.ndarray, "h w"]:
@@ -109,6 +143,8 @@ def triptych(
     *,
     box: Box | None = None,
     labels: Sequence[tuple[str, float]] = (),
+    headings: tuple[str, str, str] = ("Frame", "Where it sounds", "Sound"),
+    caption: Sequence[str] = (),
     footer: str = "",
     trained: bool = True,
 ) -> Image.Image:
@@ -120,7 +156,9 @@ def triptych(
         waveform: What was heard, mono 16 kHz.
         box: Of the loudest region, in pixels of the frame.
         labels: Names of what is heard with scores of 0..1, best first.
-        footer: A line of small print.
+        headings: Of the three parts.
+        caption: Lines below the map.
+        footer: A line of small print below the frame.
         trained: False burns in that the map means nothing.
     """
     height, width = heat.shape
@@ -136,22 +174,54 @@ def triptych(
     top = MARGIN + (0 if trained else 2 * BODY + GAP)
     lefts = (MARGIN, MARGIN + column + GAP, MARGIN + 2 * (column + GAP))
     body = top + HEADING + 10
-    page = Image.new(
-        "RGB", (lefts[2] + SOUND_WIDTH + MARGIN, body + tall + GAP + SMALL + GAP), WHITE
-    )
+    below = body + tall + 8
+    size_below = LINE * max(len(caption), 1) + GAP
+    page = Image.new("RGB", (lefts[2] + SOUND_WIDTH + MARGIN, below + size_below), WHITE)
     draw = ImageDraw.Draw(page)
     if not trained:
         draw.rectangle((0, 0, page.width, MARGIN + 2 * BODY), fill=RED)
         _write(draw, (page.width / 2, MARGIN / 2 + BODY), WARNING, 20, WHITE, "mm", page.width - 20)
-    for left, heading in zip(lefts, ("Frame", "Where it sounds", "Sound"), strict=True):
-        _write(draw, (left, top), heading, HEADING, INK)
+    for left, heading in zip(lefts, headings, strict=True):
+        _write(draw, (left, top), heading, HEADING, INK, room=max(column, 160))
     for left, picture in zip(lefts, (Image.fromarray(small), hot), strict=False):
         corner = (left + (column - size[0]) // 2, body + (tall - size[1]) // 2)
         page.paste(picture, corner)
     page.paste(_sound_panel(waveform, labels, tall), (lefts[2], body))
-    room = page.width - 2 * MARGIN
-    _write(draw, (MARGIN, body + tall + GAP), footer, SMALL, GREY, room=room)
+    for i, line in enumerate(caption):
+        at = (lefts[1], below + i * LINE)
+        _write(draw, at, line, BODY, INK, room=lefts[2] + SOUND_WIDTH - lefts[1])
+    _write(draw, (MARGIN, below), footer, SMALL, GREY, room=column)
     return page
+
+
+def stack(pages: Sequence[Image.Image]) -> Image.Image:
+    """Pages below each other, as rows of one."""
+    size = max(page.width for page in pages), sum(page.height for page in pages)
+    whole = Image.new("RGB", size, WHITE)
+    top = 0
+    for page in pages:
+        whole.paste(page, (0, top))
+        top += page.height
+    return whole
+
+
+def captioned(
+    picture: UInt8[np.ndarray, "h w 3"], lines: Sequence[str], trained: bool = True
+) -> UInt8[np.ndarray, "h_page w 3"]:
+    """A picture of a video with lines of text in a strip below it."""
+    height, width, _ = picture.shape
+    size = max(SMALLEST, round(min(height, width) / 20))
+    pitch = round(1.5 * size)
+    page = Image.new("RGB", (width, height + pitch * len(lines) + size // 2), INK)
+    image = Image.fromarray(picture)
+    if not trained:
+        _stamp(image)
+    page.paste(image, (0, 0))
+    draw = ImageDraw.Draw(page)
+    for i, line in enumerate(lines):
+        at = (size // 2, height + size // 2 + i * pitch)
+        _write(draw, at, line, size, WHITE, room=width - size)
+    return np.asarray(page)
 
 
 def _scale_box(box: Box | None, heat: np.ndarray, size: tuple[int, int]) -> Box | None:
@@ -236,7 +306,7 @@ def _write(
 ) -> None:
     """Write a line; one that is wider than its room is set smaller, and then cut short."""
     while room is not None and draw.textlength(text, _font(size)) > room:
-        if size > 8:
+        if size > SMALLEST:
             size -= 1
         elif len(text) > 1:
             text = text.removesuffix("…")[:-1] + "…"

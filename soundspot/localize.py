@@ -3,32 +3,36 @@
 Axes: h w the grid of the map, height width pixels of the frame, t passes of the PCM.
 """
 
-import json
 import logging
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, UInt8
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from soundspot import figures, weights
+from soundspot import sources, weights
 from soundspot.config import nearest, plain
 from soundspot.encoders import ENCODERS
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec, load_encoders
-from soundspot.figures import CONTOUR_LEVEL
-from soundspot.files import write_text
-from soundspot.media import SOUND_SAMPLES, Clip, cut, is_silent, read_clip
+from soundspot.localization import (
+    FrameLike,
+    Localization,
+    WaveformLike,
+    as_frame,
+    as_waveform,
+    hot_box,
+    stretched,
+)
+from soundspot.media import Clip, probe, read_clip, read_frame, read_sound
 from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPLConfig
-from soundspot.regions import Box, largest_region
 from soundspot.training import checkpoints
 from soundspot.training.checkpoints import Card
 from soundspot.views import evaluation_view
@@ -40,108 +44,18 @@ UNTRAINED = {
     "untrained-sspl-pcm": SSPLConfig(c_a=ENCODERS["yamnet"].channels, pcm=True),
 }
 TOP_LABELS = 5
-FLAT = 1e-6  # a map whose cosines differ by less points nowhere
+CHUNK = 8  # frames that the encoders see at once
 
-FrameLike = NDArray[Any] | Image.Image | Tensor
-WaveformLike = NDArray[Any] | Tensor
+__all__ = ["DEFAULT_MODEL", "Localization", "Localizer", "Located", "load", "model_names"]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Localization:
-    """Where a sound comes from.
+class Located(NamedTuple):
+    """A map on the grid, and what was heard: all that a moving picture needs of a moment."""
 
-    Attributes:
-        map: Cosine similarity of the sound with every pixel: the grid, resized bilinearly.
-        similarity: The map S of the paper, on the grid of the visual feature.
-        box: x1, y1, x2, y2 in pixels around the largest connected region where the map, stretched
-            to 0..1, is at least one half; x2 and y2 lie just outside. None if the map is flat.
-        score: The peak of S, in -1..1.
-        labels: What is heard, best first, with scores of 0..1; empty if the audio encoder is not
-            a classifier.
-        model: Name of the model.
-        trained: False if the model was never trained: then the map means nothing.
-        frame: The frame as it was seen, RGB.
-        waveform: The 3 s that were heard, mono 16 kHz.
-        at: Seconds into the video; None for a photograph or an array.
-    """
-
-    map: Float32[np.ndarray, "height width"] = field(repr=False)
-    similarity: Float32[np.ndarray, "h w"] = field(repr=False)
-    box: Box | None
-    score: float
+    similarity: Float32[np.ndarray, "h w"]
     labels: list[tuple[str, float]]
-    model: str
-    trained: bool
-    frame: UInt8[np.ndarray, "height width 3"] = field(repr=False)
-    waveform: Float32[np.ndarray, "samples"] = field(repr=False)
-    at: float | None = None
-
-    @property
-    def heat(self) -> Float32[np.ndarray, "height width"]:
-        """The map stretched to 0..1; a flat map is 0 everywhere."""
-        return _stretched(self.map)
-
-    def picture(self) -> Image.Image:
-        """The frame, the map over it, and the sound, side by side."""
-        return figures.triptych(
-            self.frame,
-            self.heat,
-            self.waveform,
-            box=self.box,
-            labels=self.labels,
-            footer=self._footer(),
-            trained=self.trained,
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write the picture; the ending of the path names its format."""
-        figures.write_picture(Path(path), self.picture())
-
-    def save_json(self, path: str | Path) -> None:
-        """Write the summary as JSON."""
-        figures.check_file(Path(path))
-        write_text(Path(path), json.dumps(self.summary()) + "\n")
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but the pixels, as plain values for JSON."""
-        height, width = self.map.shape
-        return {
-            "model": self.model,
-            "trained": self.trained,
-            "at": self.at,
-            "width": width,
-            "height": height,
-            "score": self.score,
-            "box": None if self.box is None else list(self.box),
-            "labels": [{"name": name, "score": score} for name, score in self.labels],
-            "map": {
-                "min": float(self.map.min()),
-                "max": float(self.map.max()),
-                "mean": float(self.map.mean()),
-                "area": float((self.heat >= CONTOUR_LEVEL).mean()),
-            },
-            "similarity": self.similarity.round(5).tolist(),
-        }
-
-    def describe(self) -> str:
-        """A few lines for people."""
-        lines = [f"model: {self.model}" + ("" if self.trained else f" ({figures.WARNING})")]
-        if self.labels:
-            heard = ", ".join(f"{name} {score:.2f}" for name, score in self.labels)
-            lines.append(f"heard: {heard}")
-        place = "nowhere (the map is flat)" if self.box is None else f"box {self.box}"
-        lines.append(f"where: {place}, peak cosine {self.score:.3f}")
-        return "\n".join(lines)
-
-    def _footer(self) -> str:
-        parts = [self.model, f"peak cosine {self.score:.3f}"]
-        if self.box is not None:
-            parts.append("box {}, {}, {}, {}".format(*self.box))
-        if self.at is not None:
-            parts.append(f"at {self.at:.2f} s")
-        return "   ·   ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,25 +89,86 @@ class Localizer:
             frame: RGB of any size: H x W x 3 uint8 array, PIL image, or 3 x H x W uint8 tensor.
             waveform: Mono 16 kHz floats; the middle 3 s are heard, a shorter sound is repeated.
             cycles: T of a PCM model, if not the one it was trained with.
+
+        Example:
+            >>> model = soundspot.load()
+            >>> found = model.localize(frame, waveform)
+            >>> found.map.shape == frame.shape[:2]
+            True
+            >>> -1 <= found.score <= 1
+            True
         """
+        return self.localize_batch([frame], [waveform], cycles)[0]
+
+    def localize_batch(
+        self,
+        frames: Sequence[FrameLike],
+        waveforms: Sequence[WaveformLike],
+        cycles: int | None = None,
+    ) -> list[Localization]:
+        """Find where in each frame its own sound comes from, a chunk of pairs at a time.
+
+        Args:
+            frames: As `localize` takes them; their sizes may differ.
+            waveforms: One for each frame.
+            cycles: T of a PCM model, if not the one it was trained with.
+
+        Example:
+            >>> model = soundspot.load()
+            >>> whole, left = model.localize_batch([frame, frame[:, :100]], [waveform, waveform])
+            >>> left.map.shape[1]
+            100
+        """
+        if len(frames) != len(waveforms):
+            raise SoundspotError(
+                f"expected a waveform for each frame, not {len(waveforms)} for {len(frames)}"
+            )
+        found = []
+        for start in range(0, len(frames), CHUNK):
+            pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
+            sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
+            located = self.locate(pixels, sounds, cycles)
+            found += [self._whole(*all_) for all_ in zip(pixels, sounds, located, strict=True)]
+        return found
+
+    def locate(
+        self,
+        frames: Sequence[UInt8[np.ndarray, "_height _width 3"]],
+        sounds: Sequence[Float32[np.ndarray, "48000"]],
+        cycles: int | None = None,
+    ) -> list[Located]:
+        """Maps on the grid and labels, all in one pass through the encoders."""
         self._check_cycles(cycles)
-        pixels, sound = as_frame(frame), as_waveform(waveform)
         with torch.inference_mode():
-            f_v, f_a = self._features(pixels, sound)
-            s = self.method.maps(f_v, f_a, cycles)
-            labels = self._labels(f_a)
-        full = F.interpolate(s[:, None], size=pixels.shape[:2], mode="bilinear")[0, 0].cpu().numpy()
+            f_v, f_a = self._features(frames, sounds)
+            maps = self.method.maps(f_v, f_a, cycles).cpu().numpy()
+            return [Located(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
+
+    def _whole(
+        self,
+        pixels: UInt8[np.ndarray, "height width 3"],
+        sound: Float32[np.ndarray, "48000"],
+        located: Located,
+    ) -> Localization:
+        grid = torch.from_numpy(located.similarity)[None, None]
+        full = F.interpolate(grid, size=pixels.shape[:2], mode="bilinear")[0, 0].numpy()
         return Localization(
             map=full,
-            similarity=s[0].cpu().numpy(),
-            box=largest_region(_stretched(full) >= CONTOUR_LEVEL),
-            score=float(s.max()),
-            labels=labels,
+            similarity=located.similarity,
+            box=hot_box(stretched(full)),
+            score=float(located.similarity.max()),
+            labels=located.labels,
             model=self.name,
             trained=self.card.trained,
             frame=pixels,
             waveform=sound,
+            threshold=self.threshold,
         )
+
+    @property
+    def threshold(self) -> float | None:
+        """The score from which on a source is probably visible, if the model was calibrated."""
+        return self.card.calibration.get("threshold")
 
     def localize_file(
         self,
@@ -217,6 +192,36 @@ class Localizer:
         """The same, of a clip that has been read already."""
         return replace(self.localize(clip.frame, clip.waveform, cycles), at=clip.at)
 
+    def localize_sources(
+        self,
+        path: str | Path,
+        audio: str | Path | None = None,
+        count: int = 2,
+        cycles: int | None = None,
+    ) -> list[Localization]:
+        """Tell the sounds of a video apart by time, and find where each comes from.
+
+        Each map is of the frame at the loudest moment of a sound event (see `sources`) and hears
+        nothing but that event, which is its `span`. Sounds that are heard at the same time are
+        one event.
+
+        Args:
+            path: A video, or an image.
+            audio: A sound file; needed with an image, and replaces the sound of a video.
+            count: How many events at most, the most salient first; there may be fewer.
+            cycles: T of a PCM model, if not the one it was trained with.
+        """
+        sound = path if audio is None else audio
+        moving = probe(path).kind == "video"
+        seconds = min(length for file in (path, sound) if (length := probe(file).duration))
+        events = sources.find_events(sources.listen(sound, seconds, self._classes), count)
+        frames = [read_frame(path, event.at) for event in events]
+        heard = [read_sound(sound, event.middle, event.heard) for event in events]
+        return [
+            replace(found, at=event.at if moving else None, span=(event.start, event.end))
+            for event, found in zip(events, self.localize_batch(frames, heard, cycles), strict=True)
+        ]
+
     def maps_by_cycle(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
     ) -> Float32[np.ndarray, "t h w"]:
@@ -225,7 +230,7 @@ class Localizer:
             raise SoundspotError(f"{self.name} has no PCM: it has one map, not one a cycle")
         self._check_cycles(cycles)
         with torch.inference_mode():
-            f_v, f_a = self._features(as_frame(frame), as_waveform(waveform))
+            f_v, f_a = self._features([as_frame(frame)], [as_waveform(waveform)])
             maps = self.method.maps_by_cycle(f_v, f_a, cycles)
         return torch.cat(maps).cpu().numpy()
 
@@ -242,23 +247,42 @@ class Localizer:
             raise SoundspotError(f"the PCM needs at least one pass, not cycles={cycles}")
 
     def _features(
-        self, frame: UInt8[np.ndarray, "height width 3"], sound: Float32[np.ndarray, "samples"]
-    ) -> tuple[Float[Tensor, "1 c h w"], Float[Tensor, "1 p a"]]:
+        self,
+        frames: Sequence[UInt8[np.ndarray, "_height _width 3"]],
+        sounds: Sequence[Float32[np.ndarray, "48000"]],
+    ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
-        pixels = torch.from_numpy(frame.copy()).permute(2, 0, 1)
-        view = evaluation_view(pixels)[None].contiguous(memory_format=torch.channels_last)
-        f_v: Tensor = self.visual(view.to(self.device))
-        f_a: Tensor = self.audio(torch.from_numpy(sound)[None].to(self.device))
+        pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
+        views = torch.stack([evaluation_view(frame) for frame in pixels])
+        views = views.contiguous(memory_format=torch.channels_last)
+        f_v: Tensor = self.visual(views.to(self.device))
+        f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
         return f_v, f_a
 
-    def _labels(self, f_a: Float[Tensor, "1 p a"]) -> list[tuple[str, float]]:
-        if not isinstance(self.audio, YAMNet) or not self.class_names:
+    @property
+    def _namer(self) -> YAMNet | None:
+        """The audio encoder, if it can name sounds."""
+        return self.audio if isinstance(self.audio, YAMNet) and self.class_names else None
+
+    def _labels(self, f_a: Float[Tensor, "p a"]) -> list[tuple[str, float]]:
+        if self._namer is None:
             return []
-        scores, classes = self.audio.classify(f_a[0]).mean(dim=0).topk(TOP_LABELS)
+        scores, classes = self._namer.classify(f_a).mean(dim=0).topk(TOP_LABELS)
         return [
             (self.class_names[i], score)
             for i, score in zip(classes.tolist(), scores.tolist(), strict=True)
         ]
+
+    def _classes(
+        self, sounds: Float32[np.ndarray, "b samples"]
+    ) -> Float32[np.ndarray, "b classes"]:
+        """What each sound is like; an encoder that cannot name sounds has nothing to say."""
+        namer = self._namer
+        if namer is None:
+            return np.ones((len(sounds), 0), np.float32)
+        with torch.inference_mode():
+            scores = namer.classify(namer(torch.from_numpy(sounds).to(self.device))).mean(dim=1)
+        return scores.cpu().numpy()
 
 
 def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localizer:
@@ -268,6 +292,11 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, or the folder of a
             training run; default: the model that ships with soundspot.
         device: As torch names them: "cpu", "cuda", "mps".
+
+    Example:
+        >>> model = soundspot.load()
+        >>> model.name in soundspot.model_names()
+        True
     """
     place = _device(device)
     chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
@@ -330,54 +359,3 @@ def _device(name: str) -> torch.device:
         return torch.device(name)
     except RuntimeError as error:
         raise SoundspotError(f"{name!r} is not a device torch knows") from error
-
-
-def as_frame(frame: FrameLike) -> UInt8[np.ndarray, "height width 3"]:
-    """The pixels of a frame in any of the accepted forms."""
-    if isinstance(frame, Image.Image):
-        frame = np.asarray(frame.convert("RGB"))
-    elif isinstance(frame, Tensor):
-        if frame.ndim != 3 or frame.shape[0] != 3:
-            raise SoundspotError(
-                f"expected a frame tensor of shape 3 x H x W, not {tuple(frame.shape)}"
-            )
-        frame = frame.detach().cpu().permute(1, 2, 0).numpy()
-    elif not isinstance(frame, np.ndarray):
-        raise SoundspotError(
-            f"expected a frame as NumPy array, PIL image or tensor, not {type(frame).__name__}"
-        )
-    if frame.dtype != np.uint8:
-        raise SoundspotError(f"expected a frame of uint8 values 0..255, not {frame.dtype}")
-    if frame.ndim != 3 or frame.shape[2] != 3 or 0 in frame.shape:
-        raise SoundspotError(f"expected a frame of shape H x W x 3, not {frame.shape}")
-    return frame
-
-
-def as_waveform(waveform: WaveformLike) -> Float32[np.ndarray, "48000"]:
-    """The 3 s that are heard of a waveform in any of the accepted forms."""
-    if isinstance(waveform, Tensor):
-        waveform = waveform.detach().cpu().numpy()
-    elif not isinstance(waveform, np.ndarray):
-        raise SoundspotError(
-            f"expected a waveform as NumPy array or tensor, not {type(waveform).__name__}"
-        )
-    if not np.issubdtype(waveform.dtype, np.floating):
-        raise SoundspotError(f"expected a waveform of floats in -1..1, not {waveform.dtype}")
-    if waveform.ndim != 1 or waveform.size == 0:
-        raise SoundspotError(f"expected a mono waveform of one axis, not {waveform.shape}")
-    if not np.isfinite(waveform).all():
-        raise SoundspotError("expected a waveform of finite numbers, but it holds NaN or infinity")
-    sound = cut(waveform.astype(np.float32), None, SOUND_SAMPLES)
-    if is_silent(sound):
-        raise SoundspotError("expected a sound, but the waveform is silent: nothing can be located")
-    return sound
-
-
-def _stretched(
-    values: Float32[np.ndarray, "height width"],
-) -> Float32[np.ndarray, "height width"]:
-    """Eq. 5 on the full map; resizing leaves rounding errors on a flat one, which are no map."""
-    low, high = values.min(), values.max()
-    if high - low < FLAT:
-        return np.zeros_like(values)
-    return np.asarray((values - low) / (high - low))

@@ -1,4 +1,4 @@
-"""Any video, image or sound file -> RGB frames and mono 16 kHz sound; and back to files.
+"""Any video, image or sound file -> RGB frames and mono 16 kHz sound.
 
 Every time is in seconds from the first picture of a video, or from the start of a sound file.
 
@@ -9,23 +9,16 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import av
 import numpy as np
-from av.audio.frame import AudioFrame
-from av.error import FFmpegError
-from av.video.frame import VideoFrame
 from jaxtyping import Float32, UInt8
-from PIL import Image
 
 from soundspot import decoding
 from soundspot.decoding import SAMPLE_RATE, MediaError
-from soundspot.files import replacing
+from soundspot.muxing import flac_bytes, jpeg_bytes, write_flac, write_jpeg, write_video
 
 __all__ = [
     "SAMPLE_RATE",
@@ -36,9 +29,12 @@ __all__ = [
     "MediaError",
     "MediaInfo",
     "cut",
+    "flac_bytes",
     "is_silent",
     "iter_clips",
     "iter_frames",
+    "iter_sound",
+    "jpeg_bytes",
     "probe",
     "read_clip",
     "read_frame",
@@ -56,7 +52,6 @@ SILENCE_PEAK = 1e-4  # half of the peak-to-peak swing; below it nothing is to be
 _LAST_FRAME_HOLD = 0.1  # s; a padded sound track may outlast the last picture by this much
 _SOUND_END_SLACK = 0.5  # s; the tracks of a clip rarely end together
 _SEEK_FROM = 20  # s; up to here decoding from the start costs no more than a seek
-_VIDEO_SUFFIXES = (".mp4", ".mov", ".mkv")
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["image", "sound", "video"]
@@ -187,6 +182,21 @@ def iter_clips(path: PathLike, fps: float) -> Iterator[Clip]:
         yield Clip(frame, np.zeros(SOUND_SAMPLES, np.float32) if window is None else window, time)
 
 
+def iter_sound(
+    path: PathLike, times: Iterable[float], seconds: float
+) -> Iterator[Float32[np.ndarray, " samples"] | None]:
+    """Walk through the sound around growing times in constant memory; None where it has ended.
+
+    Unlike `read_sound` it walks through silence.
+    """
+    path = Path(path)
+    _require_sound(path, _inspect(path))
+    for window in _windows(path, times, seconds):
+        if window is not None and not np.isfinite(window).all():
+            raise MediaError(f"{path} is damaged: its sound has infinite samples.")
+        yield window
+
+
 def cut(
     waveform: Float32[np.ndarray, " total"], centre: float | None, samples: int
 ) -> Float32[np.ndarray, " samples"]:
@@ -210,68 +220,6 @@ def cut(
 def is_silent(waveform: Float32[np.ndarray, " samples"]) -> bool:
     """Whether nothing is to be heard; a constant offset is not a sound."""
     return float(np.ptp(waveform)) / 2 < SILENCE_PEAK
-
-
-def write_flac(path: PathLike, waveform: Float32[np.ndarray, " samples"]) -> None:
-    """Write mono 16 kHz sound as 16-bit FLAC; what lies outside [-1, 1] is clipped."""
-    with (
-        _writing(Path(path)) as temporary,
-        av.open(f"file:{temporary}", "w", format="flac") as output,
-    ):
-        stream = output.add_stream("flac", rate=SAMPLE_RATE, layout="mono", format="s16")
-        output.mux([*stream.encode(_pcm(waveform, 0)), *stream.encode(None)])
-
-
-def write_jpeg(path: PathLike, frame: UInt8[np.ndarray, "height width 3"]) -> None:
-    """Write an RGB picture as JPEG of quality 95."""
-    with _writing(Path(path)) as temporary:
-        Image.fromarray(frame).save(temporary, "JPEG", quality=95)
-
-
-def write_video(
-    path: PathLike,
-    frames: Iterable[UInt8[np.ndarray, "height width 3"]],
-    waveform: Float32[np.ndarray, " samples"] | None,
-    fps: float,
-) -> None:
-    """Write H.264 pictures and AAC sound, taking the frames one by one.
-
-    Args:
-        path: Ends in .mp4, .mov or .mkv.
-        frames: Pictures of one size; an odd side is made even by repeating its last line.
-        waveform: Mono 16 kHz sound from the start on, left out after the last picture, or None.
-        fps: Frames per second.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in _VIDEO_SUFFIXES:
-        choices = ", ".join(_VIDEO_SUFFIXES)
-        raise MediaError(f"Cannot write {path}: the name of a video ends in one of {choices}.")
-    pictures = iter(frames)
-    first = next(pictures, None)
-    if first is None:
-        raise MediaError(f"Cannot write {path}: expected frames, got none.")
-    height, width, _ = first.shape
-    rate = Fraction(_positive(fps)).limit_denominator(100_000)
-    with _writing(path) as temporary, av.open(f"file:{temporary}", "w") as output:
-        video = output.add_stream("libx264", rate=rate, options={"crf": "18"})
-        video.pix_fmt = "yuv420p"
-        video.height, video.width = height + height % 2, width + width % 2
-        if waveform is not None:
-            sound = output.add_stream("aac", rate=SAMPLE_RATE, layout="mono")
-        for index, picture in enumerate(itertools.chain([first], pictures)):
-            if picture.shape != first.shape:
-                raise MediaError(f"Cannot write {path}: frame {index} is not {width}x{height}.")
-            even = np.pad(picture, [(0, height % 2), (0, width % 2), (0, 0)], "edge")
-            frame = VideoFrame.from_ndarray(even, "rgb24")
-            frame.pts, frame.time_base = index, 1 / rate
-            output.mux(video.encode(frame))
-            # In step with the pictures: a muxer keeps the track that runs ahead in memory.
-            begin, end = (round(k * SAMPLE_RATE / rate) for k in (index, index + 1))
-            if waveform is not None and begin < len(waveform):
-                output.mux(sound.encode(_pcm(waveform[begin:end], begin)))
-        output.mux(video.encode(None))
-        if waveform is not None:
-            output.mux(sound.encode(None))
 
 
 class _Found(NamedTuple):
@@ -332,7 +280,8 @@ def _frame(path: Path, found: _Found, at: float | None) -> UInt8[np.ndarray, "he
 def _require_sound(path: Path, found: _Found) -> None:
     if not found.has_sound:
         article = "an" if found.kind == "image" else "a"
-        raise MediaError(f"{path} is {article} {found.kind} without sound: give a sound file too.")
+        sentence = f"{path} is {article} {found.kind} without sound: give a sound file too."
+        raise MediaError(sentence, "no sound")
 
 
 def _sound(
@@ -346,7 +295,8 @@ def _sound(
     if not np.isfinite(window).all():
         raise MediaError(f"{path} is damaged: its sound at {at:.2f} s has infinite samples.")
     if is_silent(window):
-        raise MediaError(f"{path} is silent at {at:.2f} s: give another moment or sound.")
+        sentence = f"{path} is silent at {at:.2f} s: give another moment or sound."
+        raise MediaError(sentence, "silent")
     return window
 
 
@@ -391,21 +341,3 @@ def _windows(
         end = begin + len(buffer) / SAMPLE_RATE
         has_sound = len(buffer) > 0 and at <= end + _SOUND_END_SLACK
         yield cut(buffer, at - begin, round(seconds * SAMPLE_RATE)) if has_sound else None
-
-
-def _pcm(waveform: Float32[np.ndarray, " samples"], start: int) -> AudioFrame:
-    """The 16-bit frame that reads back as the waveform; `start` is its place in the sound."""
-    whole = np.clip(np.round(waveform * 2**15), -(2**15), 2**15 - 1).astype(np.int16)
-    frame = AudioFrame.from_ndarray(whole[None], "s16", "mono")
-    frame.sample_rate, frame.pts, frame.time_base = SAMPLE_RATE, start, Fraction(1, SAMPLE_RATE)
-    return frame
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[Path]:
-    """Write beside the target and rename; what FFmpeg says of a failure becomes a sentence."""
-    try:
-        with replacing(path) as part:
-            yield part
-    except FFmpegError as error:
-        raise MediaError(f"Cannot write {path}: {error.strerror or error}.") from error

@@ -98,6 +98,50 @@ def test_at_takes_another_moment(capsys, tmp_path, video, model):
     assert "9" in refused(capsys, "localize", video, "--at", "9", "-o", out, "--model", model)
 
 
+def test_several_sounds_become_rows(capsys, tmp_path, model):
+    sound = np.concatenate([TONE[:16_000], np.zeros(16_000, np.float32), TONE[:16_000] / 3])
+    video, out = str(tmp_path / "two.mp4"), tmp_path / "rows.png"
+    media.write_video(video, [FRAME] * 30, sound, 10.0)
+    command = ["localize", video, "--sources", "3", "-o", str(out), "--model", model]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "asked for 3 sounds, told 2 apart" in said
+    assert "sound 1, 0.00 to 1.00 s" in said and "sound 2, 2.00 to 3.00 s" in said
+    assert Image.open(out).height > 600  # two rows
+    assert main([*command, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["sources"]
+    assert [one["span"] for one in found] == [[0, 1], [2, 3]]
+    assert "one of them" in refused(capsys, *command, "--at", "1")
+    assert "at least 1, not 0" in refused(capsys, "localize", video, "--sources", "0")
+
+
+def test_the_ending_of_a_video_makes_a_video(capsys, tmp_path, video, model):
+    out, file = tmp_path / "where.mp4", tmp_path / "moments.jsonl"
+    command = ["localize", video, "-o", str(out), "--model", model, "--fps-map", "1"]
+    assert main([*command, "--json", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "maps:  4" in said and f"video: {out}" in said
+    assert media.probe(out).has_sound
+    moments = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [m["at"] for m in moments] == [0, 1, 2, 3]
+    assert main([*command, "--json", "-"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == moments
+
+
+def test_what_cannot_become_a_video(capsys, tmp_path, video, photo, sound):
+    out = ("-o", str(tmp_path / "where.mp4"))
+    assert "every moment" in refused(capsys, "localize", video, *out, "--at", "1")
+    assert "every moment" in refused(capsys, "localize", video, *out, "--sources", "2")
+    assert "no video but image" in refused(capsys, "localize", photo, *out, "--audio", sound)
+    assert "is the same file as" in refused(capsys, "localize", video, "-o", video)
+    picture = ("-o", str(tmp_path / "a.png"))
+    assert "for videos" in refused(capsys, "localize", video, *picture, "--fps-map", "2")
+    mute = tmp_path / "mute.mp4"
+    media.write_video(mute, [FRAME] * 5, None, 10.0)
+    assert "has no sound to locate" in refused(capsys, "localize", str(mute), *out)
+    assert not (tmp_path / "where.mp4").exists()
+
+
 def test_an_untrained_model_says_so_in_print_and_in_the_picture(
     capfd, tmp_path, photo, sound, monkeypatch
 ):
@@ -247,4 +291,5 @@ def test_the_demo(capsys, tmp_path):
     said = capsys.readouterr().out
     assert "Dog" in said and "soundspot localize" in said
     names = sorted(path.name for path in (tmp_path / "demo").iterdir())
-    assert names == ["demo-photo.png", "demo-video.png", "demo.mp4"]
+    assert names == ["demo-photo.png", "demo-two-sounds.png", "demo-video.png", "demo.mp4"]
+    assert "Siren" in said and "correlate" in said and "Look at" in said

@@ -43,6 +43,22 @@ def test_overlay_leaves_its_inputs_alone():
     assert (frame == 100).all() and (heat == ramp(13, 17)).all()
 
 
+def test_strength_takes_heat_and_contour_back():
+    frame, heat = grey(31, 37), ramp(31, 37)
+    muted = figures.overlay(frame, np.zeros_like(heat))
+    full = figures.overlay(frame, heat).astype(float)
+    half = figures.overlay(frame, heat, strength=0.5)
+    assert (figures.overlay(frame, heat, strength=0.0) == muted).all()
+    assert np.abs(half - (full + muted) / 2).max() <= 2
+
+
+def test_a_coarse_map_is_enlarged_to_the_frame():
+    coarse = figures.overlay(grey(60, 80), ramp(30, 40)).astype(float)
+    fine = figures.overlay(grey(60, 80), ramp(60, 80)).astype(float)
+    assert coarse.shape == fine.shape
+    assert np.abs(coarse[:, :30] - fine[:, :30]).max() < 12
+
+
 def test_contour_lies_where_the_map_is_one_half():
     picture = figures.overlay(grey(41, 101, 0), ramp(41, 101)).sum(axis=2)
     assert (picture[:, 30:71].argmax(axis=1) == 20).all()
@@ -79,6 +95,33 @@ def test_a_trained_map_carries_no_warning_and_an_untrained_one_carries_two():
     top, below = marked[:60], marked[60:]
     assert top.mean() > 0.5  # across the page
     assert below.any()  # and burnt into the map
+
+
+def test_a_caption_needs_room_below_and_nothing_else_moves():
+    frame, heat = grey(97, 131), ramp(97, 131)
+    plain = figures.triptych(frame, heat, TONE)
+    two = figures.triptych(frame, heat, TONE, caption=("heard: Dog", "peak cosine 0.5"))
+    assert two.width == plain.width and two.height == plain.height + figures.LINE
+    upper = np.asarray(plain)[: plain.height - 45]
+    np.testing.assert_array_equal(np.asarray(two)[: len(upper)], upper)
+    assert (np.asarray(two)[len(upper) :] != 255).any()
+
+
+def test_pages_are_stacked_as_rows():
+    whole = figures.stack([Image.new("RGB", (5, 3), "red"), Image.new("RGB", (7, 2), "blue")])
+    assert whole.size == (7, 5)
+    assert whole.getpixel((0, 2)) == (255, 0, 0) and whole.getpixel((6, 3)) == (0, 0, 255)
+    assert whole.getpixel((6, 0)) == figures.WHITE
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (31, 37), (240, 320)])
+def test_a_captioned_picture_stays_as_it_is_above_the_caption(shape):
+    picture = grey(*shape)
+    page = figures.captioned(picture, ("heard: " + "a very long name " * 9, "peak cosine 0.5"))
+    assert page.shape[1] == shape[1] and page.shape[0] > shape[0]
+    np.testing.assert_array_equal(page[: shape[0]], picture)
+    if shape[1] > 30:
+        assert (page[shape[0] :] > 200).any()  # something is written
 
 
 def test_write_picture_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path):

@@ -11,9 +11,11 @@ from torch import nn
 import soundspot
 from soundspot import localize, media, weights
 from soundspot.config import plain
+from soundspot.demo import siren
 from soundspot.errors import SoundspotError
 from soundspot.features import FeatureSpec
-from soundspot.localize import DEFAULT_MODEL, Localizer, as_frame, as_waveform
+from soundspot.localization import as_frame, as_waveform
+from soundspot.localize import DEFAULT_MODEL, Localizer
 from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.regions import largest_region
@@ -78,7 +80,7 @@ class Known(Method):
         self.s = torch.tensor([s])
 
     def maps(self, f_v, f_a, cycles=None):
-        return self.s
+        return self.s.expand(len(f_v), -1, -1)
 
 
 class Constant(nn.Module):
@@ -89,11 +91,14 @@ class Constant(nn.Module):
         self.shape = shape
 
     def forward(self, x):
-        return torch.ones(1, *self.shape)
+        return torch.ones(len(x), *self.shape)
 
 
-def knowing(s: list[list[float]], trained: bool = True) -> Localizer:
-    card = Card("sspl", plain(SSPLConfig()), RANDOM, trained=trained)
+def knowing(
+    s: list[list[float]], trained: bool = True, calibration: dict[str, float] | None = None
+) -> Localizer:
+    config = plain(SSPLConfig())
+    card = Card("sspl", config, RANDOM, trained=trained, calibration=calibration or {})
     visual, audio = Constant(512, 14, 14), Constant(3, 128)
     return Localizer("known", Known(s), visual, audio, card, (), torch.device("cpu"))
 
@@ -137,6 +142,82 @@ def test_the_summary_is_json_and_says_whether_the_model_was_trained(tmp_path: Pa
     assert (read["width"], read["height"]) == (6, 4)
     assert read["similarity"] == [[1.0, 0.0], [0.0, 0.0]]
     assert "MEANS NOTHING" in found.describe()
+
+
+def test_a_calibrated_model_says_whether_the_source_is_visible():
+    frame = np.zeros((4, 6, 3), np.uint8)
+    s = [[0.25, 0.0], [0.0, 0.0]]
+    sure = knowing(s, calibration={"threshold": 0.25}).localize(frame, TONE)
+    assert sure.visible is True
+    assert sure.verdict == ("the source is probably visible (peak cosine 0.250, threshold 0.250)")
+    unsure = knowing(s, calibration={"threshold": 0.26}).localize(frame, TONE)
+    assert unsure.visible is False and "maybe not in the picture" in unsure.describe()
+    assert (unsure.summary()["visible"], unsure.summary()["threshold"]) == (False, 0.26)
+    unknown = knowing(s).localize(frame, TONE)
+    assert unknown.visible is None and unknown.verdict == "peak cosine 0.250"
+    assert unknown.summary()["visible"] is None
+    assert "visible" not in unknown.describe()
+
+
+def test_a_card_may_hold_a_calibration_or_not(shipped: Path):
+    card = shipped / f"{DEFAULT_MODEL}.json"
+    values = json.loads(card.read_text())
+    assert values.pop("calibration") == {}
+    card.write_text(json.dumps(values))  # as cards were before
+    assert soundspot.load().threshold is None
+    card.write_text(json.dumps({**values, "calibration": {"threshold": 0.31}}))
+    assert soundspot.load().threshold == 0.31
+
+
+def test_pictures_on_one_scale_can_be_compared():
+    frame = np.full((60, 90, 3), 100, np.uint8)
+    strong = knowing([[0.8, 0.0], [0.0, 0.0]]).localize(frame, TONE)
+    weak = knowing([[0.2, 0.0], [0.0, 0.0]]).localize(frame, TONE)
+    own, same = np.asarray(weak.picture()), np.asarray(weak.picture(scale=(0.0, 0.8)))
+    green = (80, 250, 160)
+    assert (own == green).all(axis=2).any()  # stretched to its own peak it has a box
+    assert not (same == green).all(axis=2).any()  # nowhere half as hot as the other's peak
+    assert (np.asarray(strong.picture(scale=(0.0, 0.8))) == green).all(axis=2).any()
+
+
+def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
+    monkeypatch.setattr(localize, "CHUNK", 2)  # three pairs: a full chunk and a rest
+    model = soundspot.load()
+    rng = np.random.default_rng(0)
+    frames = [rng.integers(0, 256, size, dtype=np.uint8) for size in ((53, 71, 3), (31, 37, 3))]
+    frames.append(Image.fromarray(frames[0][:41]))
+    sounds = [TONE, torch.from_numpy(TONE[:7_001]), rng.normal(0, 0.1, 50_021)]
+    batch = model.localize_batch(frames, sounds)
+    assert [found.map.shape for found in batch] == [(53, 71), (31, 37), (41, 71)]
+    for frame, sound, found in zip(frames, sounds, batch, strict=True):
+        alone = model.localize(frame, sound)
+        np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-5)
+        np.testing.assert_array_equal(found.waveform, alone.waveform)
+    assert model.localize_batch([], []) == []
+    with pytest.raises(SoundspotError, match="a waveform for each frame, not 1 for 2"):
+        model.localize_batch(frames[:2], sounds[:1])
+
+
+def test_several_sounds_are_told_apart_by_time(tmp_path: Path):
+    pixels = [np.full((46, 62, 3), 4 * k, np.uint8) for k in range(60)]
+    pause = np.zeros(16_000, np.float32)
+    sound = np.concatenate([0.2 * TONE[:24_000], pause, 0.5 * TONE, pause[:8_000]])
+    media.write_video(tmp_path / "v.mp4", pixels, sound, 10.0)
+    model = knowing([[1.0, 0.0], [0.0, 0.0]])
+    loud, quiet = model.localize_sources(tmp_path / "v.mp4", count=3)
+    assert loud.span == pytest.approx((2.5, 5.5)) and quiet.span == pytest.approx((0.0, 1.5))
+    assert 2.5 < loud.at < 5.5 and quiet.at < 1.5
+    for found in (loud, quiet):  # the frame of the moment, and the sound of the event alone
+        assert found.frame.mean() == pytest.approx(40 * found.at, abs=8)
+        assert found.summary()["span"] == list(found.span)
+    assert np.ptp(quiet.waveform) < 0.6 < 0.9 < np.ptp(loud.waveform)
+    assert len(model.localize_sources(tmp_path / "v.mp4", count=1)) == 1
+
+    Image.fromarray(pixels[20]).save(tmp_path / "p.png")
+    media.write_flac(tmp_path / "s.flac", sound)
+    found = model.localize_sources(tmp_path / "p.png", audio=tmp_path / "s.flac")
+    assert [one.span for one in found] == [(2.5, 5.5), (0.0, 1.5)]
+    assert [one.at for one in found] == [None, None]
 
 
 def test_every_form_of_a_frame_gives_the_same_pixels():
@@ -265,6 +346,19 @@ def test_cycles_mean_nothing_without_a_pcm():
         model.localize(frame, TONE, cycles=2)
     with pytest.raises(SoundspotError, match="has no PCM"):
         model.maps_by_cycle(frame, TONE)
+
+
+@pytest.mark.weights
+def test_the_bark_and_a_siren_are_two_sounds(tmp_path: Path):
+    """YAMNet's names tell events apart; two barks are one source."""
+    bark = media.read_waveform(weights.media("demo-dog-bark"))[:32_000]
+    both = np.concatenate([bark, 0.5 * siren()[:32_000], bark])
+    media.write_flac(tmp_path / "s.flac", both)
+    photo = weights.media("demo-dog-photo")
+    found = soundspot.load().localize_sources(photo, audio=tmp_path / "s.flac", count=5)
+    heard = {one.labels[0][0] for one in found[:2]}
+    assert "Siren" in heard and heard & {"Dog", "Animal", "Domestic animals, pets"}
+    assert len(found) < 5
 
 
 @pytest.mark.weights
