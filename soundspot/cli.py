@@ -9,15 +9,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
 from soundspot import __version__
+from soundspot.cli_prepare import prepare_app
 from soundspot.errors import SoundspotError
-
-if TYPE_CHECKING:
-    from soundspot.prepare import Summary
 
 app = App(
     name="soundspot",
@@ -29,7 +27,6 @@ app = App(
 )
 weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
 app.command(weights_app)
-prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
 app.command(prepare_app)
 pairs_app = App(name="pairs", help="Look at a pair set.")
 app.command(pairs_app)
@@ -49,40 +46,36 @@ def localize(
     out: Out = None,
     model: str | None = None,
     json: FileOrDash = None,
+    sources: int = 1,
+    fps_map: float | None = None,
 ) -> None:
     """Show where the sound of a video comes from, or a sound file's in a photograph.
+
+    The name of the output decides: a picture shows one moment, or with --sources one moment for
+    each sound; a video shows the heat map move, with the sound, which ends with the pictures.
 
     Args:
         file: A video with sound, or an image (then --audio is needed).
         audio: A sound file to locate, in place of the video's own sound.
         at: Seconds into the video; default: its middle.
-        out: Picture to write (.png, .jpg, .webp); default: FILE-soundspot.png in this folder.
+        out: Picture (.png, .jpg, .webp) or video (.mp4, .mov, .mkv, .webm) to write; default:
+            FILE-soundspot.png in this folder.
         model: A model's name, a .safetensors checkpoint or a training run's folder.
-        json: File for box, score, labels and map as JSON; - is standard output.
+        json: File for box, score, labels and map as JSON, for a video one line a map; - is
+            standard output.
+        sources: Tell up to so many sounds apart by time, and make a map of each.
+        fps_map: How many maps to make a second of a video; default: 4.
     """
-    from soundspot import figures, media
-    from soundspot.localize import load
+    from soundspot import showing
 
-    picture = out or Path(f"{file.stem}-soundspot.png")
-    inputs = [file] if audio is None else [file, audio]
-    figures.check_picture(picture, inputs)
-    if json not in (None, "-"):
-        figures.check_file(Path(json), [*inputs, picture])
-    clip = media.read_clip(file, audio, at)  # before the model: a bad file fails at once
-    found = load(model).localize_clip(clip)
-    found.save(picture)
-    if json == "-":
-        _say(jsonlib.dumps(found.summary()))
-        return
-    if json is not None:
-        found.save_json(json)
-    _say(found.describe())
-    _say(f"picture: {picture}")
+    place = out or Path(f"{file.stem}-soundspot.png")
+    job = showing.Job(file, audio, place, model, json, at, sources, fps_map)
+    showing.run(job, _say)
 
 
 @app.command
 def demo(*, out: Out = None) -> None:
-    """Localise a dog's bark in its photograph and in a video, and say what to try next.
+    """Localise a dog's bark and a siren in a dog's photograph, and say what to look at.
 
     Args:
         out: Folder for the pictures; default: out.
@@ -90,41 +83,6 @@ def demo(*, out: Out = None) -> None:
     from soundspot import demo
 
     demo.run(out or Path("out"), _say)
-
-
-@prepare_app.command(name="escvoc")
-def prepare_escvoc(
-    source: Path, out: Path, /, *, voc: Path | None = None, esc50: Path | None = None
-) -> None:
-    """Make the ESC-VOC pair set.
-
-    Args:
-        source: The benchmark's folder, with its lists and media.
-        out: The pair set to make.
-        voc: Your own copy of VOC2007, in place of the benchmark's photographs from it.
-        esc50: Your own copy of ESC-50, in place of the benchmark's sounds.
-    """
-    from soundspot.prepare import escvoc
-
-    _report(escvoc.prepare(source, out, voc=voc, esc50=esc50))
-
-
-@prepare_app.command(name="folder")
-def prepare_folder(
-    source: Path, out: Path, /, *, classes: Flag = False, val: float = 0.1, test: float = 0.0
-) -> None:
-    """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
-
-    Args:
-        source: The folder; its sub-folders are read too.
-        out: The pair set to make.
-        classes: Take the names of the sub-folders as classes.
-        val: Share of the validation split.
-        test: Share of the test split.
-    """
-    from soundspot.prepare import folder
-
-    _report(folder.prepare(source, out, classes=classes, val=val, test=test))
 
 
 @pairs_app.command
@@ -144,6 +102,21 @@ def check(folder: Path, /) -> int:
     counts = ", ".join(f"{split} {len(found.select(split))}" for split in found.splits())
     _say(f"{found.name}: {counts}; {problems or 'no'} problem{'' if problems == 1 else 's'}")
     return 2 if problems else 0
+
+
+@pairs_app.command(name="pack")
+def pack_pairs(folder: Path, out: Path, /) -> None:
+    """Copy a pair set into tar shards, as WebDataset reads them.
+
+    Args:
+        folder: The pair set.
+        out: The new pair set.
+    """
+    from soundspot.pairs import PairSet
+    from soundspot.prepare import pack
+
+    packed = pack(PairSet.open(folder), out)
+    _say(f"{packed.root}: {len(packed.pairs)} pairs in {len(list(out.glob('*.tar')))} shards")
 
 
 @app.command
@@ -399,16 +372,24 @@ def _say(line: str) -> None:
 
 
 @app.command
-def export(source: Path, target: Path, /) -> None:
+def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> None:
     """Write a checkpoint for use alone: half precision, without what only training needs.
 
     Args:
         source: A training run's folder, or a checkpoint.
         target: The .safetensors file to write; its card goes beside it.
+        calibrate: Pair set whose val split tells from which peak on a source is held to be visible.
     """
     from soundspot.training import checkpoints
 
-    checkpoints.export(source, target)
+    calibration = None
+    if calibrate is not None:
+        from soundspot.evaluation import absence
+        from soundspot.localize import load
+        from soundspot.pairs import PairSet
+
+        calibration = absence.calibrate(load(source), PairSet.open(calibrate))
+    checkpoints.export(source, target, calibration)
     _say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 
 
@@ -428,14 +409,6 @@ def complexity(*words: str, json: Flag = False) -> None:
         _say(jsonlib.dumps(found.summary()))
     else:
         found.show()
-
-
-def _report(summary: "Summary") -> None:
-    for entry in summary.losses:
-        _say(f"{entry.status:<10} {entry.item} {entry.reason}")
-    pairs = summary.pairset
-    counts = ", ".join(f"{split} {len(pairs.select(split))}" for split in pairs.splits())
-    _say(f"{pairs.root}: {counts}; {len(summary.losses)} of {len(summary.entries)} items lost")
 
 
 def _complain(sentence: str) -> int:

@@ -39,6 +39,8 @@ class Pair:
         group: Pairs that share one frame with several sources (the two halves of a duet).
         source: Where the frame comes from.
         licence: The frame's licence; a pooled sound carries its own.
+        digest: Of the stored frame and sound (see `media_digest`); empty where none was taken. It
+            makes the set's fingerprint cover what the files hold.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Pair:
     group: str | None = None
     source: str = ""
     licence: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,11 @@ def check_pairing(
                 f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl has none of class "
                 f"{pair.cls!r} in split {pair.split!r}"
             )
+
+
+def media_digest(frame: bytes, sound: bytes) -> str:
+    """A digest of a pair's two files, given the sha256 of each."""
+    return hashlib.sha256(frame + sound).hexdigest()[:16]
 
 
 def hash_split(id: str, val: float = 0.1, test: float = 0.0) -> str:

@@ -7,6 +7,7 @@ A pair set is a folder:
     sounds.jsonl     one Sound a line: the pool from which class-level pairs draw (optional)
     frames/*.jpg     256 x 256 RGB        } or the same members in shard-*.tar,
     sounds/*.flac    3 s, mono, 16 kHz    } in WebDataset's layout
+    ledger.jsonl     what became of every item of the corpus
 
 Nothing here replaces or skips an item: what cannot be read raises `ItemError`, and `check` lists
 every such item at once.
@@ -30,7 +31,18 @@ from PIL import Image
 from soundspot import manifest
 from soundspot.config import nearest
 from soundspot.errors import SoundspotError
-from soundspot.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Box, Pair, Pairing, Sound, hash_split
+from soundspot.manifest import (
+    HEAD,
+    PAIRS,
+    SOUNDS,
+    SPLITS,
+    Box,
+    Pair,
+    Pairing,
+    Sound,
+    hash_split,
+    media_digest,
+)
 from soundspot.media import SAMPLE_RATE, SOUND_SAMPLES, is_silent
 from soundspot.progress import progress
 
@@ -51,7 +63,7 @@ __all__ = [
 
 FRAME_SIZE = 256
 
-ProblemKind = Literal["missing", "unreadable", "size", "silent", "box", "leak"]
+ProblemKind = Literal["missing", "unreadable", "size", "silent", "box", "leak", "changed"]
 
 
 class Problem(NamedTuple):
@@ -209,8 +221,9 @@ def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sou
 def check(pairset: PairSet) -> Iterator[Problem]:
     """List everything that is wrong with a pair set, reading every file once.
 
-    Missing, unreadable, wrong-size and silent media, boxes without area, and leaks: the same frame
-    or sound in two splits. A duet split belongs to the split it is made from.
+    Missing, unreadable, wrong-size and silent media, boxes without area, leaks (the same frame or
+    sound in two splits), and media that are not those the manifest was written for. A duet split
+    belongs to the split it is made from.
     """
     for damage in pairset._shards.damaged:
         shard, _, reason = damage.partition(" ")
@@ -228,18 +241,27 @@ def check(pairset: PairSet) -> Iterator[Problem]:
             frames[item.frame].add(family)
         if item.audio is not None:
             sounds[item.audio].add(family)
-    yield from _check_media(pairset, frames, "frames")
-    yield from _check_media(pairset, sounds, "sounds")
+    digests: dict[str, bytes] = {}
+    yield from _check_media(pairset, frames, "frames", digests)
+    yield from _check_media(pairset, sounds, "sounds", digests)
+    for pair in pairset.pairs:
+        frame, sound = digests.get(pair.frame), digests.get(pair.audio or "")
+        if pair.digest and frame and sound and media_digest(frame, sound) != pair.digest:
+            yield Problem("changed", pair.id, "has another frame or sound than prepare wrote")
 
 
 def _check_media(
-    pairset: PairSet, splits: Mapping[str, set[str]], what: Literal["frames", "sounds"]
+    pairset: PairSet,
+    splits: Mapping[str, set[str]],
+    what: Literal["frames", "sounds"],
+    digests: dict[str, bytes],
 ) -> Iterator[Problem]:
     same: dict[bytes, list[str]] = defaultdict(list)
     for name in progress(splits, f"checking {what}"):
         try:
             data = pairset.read(name)
-            same[hashlib.sha256(data).digest()].append(name)
+            digests[name] = hashlib.sha256(data).digest()
+            same[digests[name]].append(name)
             if what == "frames":
                 decode_frame(data, name)
             elif is_silent(decode_sound(data, name)):

@@ -9,12 +9,14 @@ import pytest
 from PIL import Image
 
 from soundspot import media
+from soundspot.cli import main
 from soundspot.errors import SoundspotError
 from soundspot.manifest import SPLITS
 from soundspot.pairs import PairSet, check, draw_sounds
 from soundspot.prepare import CORPORA, Entry, PairWriter, pack
 from soundspot.prepare.escvoc import loudest
 from soundspot.prepare.escvoc import prepare as prepare_escvoc
+from soundspot.prepare.finding import Selection
 from soundspot.prepare.folder import make_id
 from soundspot.prepare.folder import prepare as prepare_folder
 from soundspot.prepare.writer import squash
@@ -105,7 +107,7 @@ def test_nothing_prepared_is_an_error_and_leaves_a_ledger(tmp_path: Path) -> Non
     one = writer(tmp_path)
     one.begin()
     with pytest.raises(SoundspotError, match=r"none of 1 items .*; x: is broken"):
-        one.finish([], [], [Entry("x", "failed", "is broken")])
+        one.finish([], [], [Entry("x", "unreadable", "is broken")])
     assert json.loads((tmp_path / "ledger.jsonl").read_text())["reason"] == "is broken"
     with pytest.raises(SoundspotError, match="is not finished"):
         PairSet.open(tmp_path)
@@ -306,10 +308,10 @@ def test_escvoc_reports_what_is_missing_and_replaces_nothing(escvoc: Path, tmp_p
     Image.new("RGB", (300, 700)).save(voc / "JPEGImages/000001.jpg")
     summary = prepare_escvoc(escvoc, tmp_path / "out", voc=voc, esc50=esc50)
     assert {(entry.item, entry.status) for entry in summary.losses} == {
-        ("images/dog_0.jpg", "failed"),  # another picture
+        ("images/dog_0.jpg", "unreadable"),  # another picture
         ("images/cat_0.jpg", "missing"),
         ("images/dog_1.jpg", "missing"),
-        ("sounds/1-3-A-0.flac", "failed"),
+        ("sounds/1-3-A-0.flac", "unreadable"),
         ("pair dog_1", "missing"),
         ("pair dog_2", "missing"),
         ("duet-val-0000", "missing"),
@@ -319,7 +321,7 @@ def test_escvoc_reports_what_is_missing_and_replaces_nothing(escvoc: Path, tmp_p
     assert reasons["pair dog_2"] == "needs sounds/1-3-A-0.flac"
     assert [pair.id for pair in summary.pairset.pairs] == ["cat_1"]
     head = json.loads((tmp_path / "out/pairset.json").read_text())
-    assert head["lost"] == {"failed": 2, "missing": 5}
+    assert head["lost"] == {"missing": 5, "unreadable": 2}
     ledger = (tmp_path / "out/ledger.jsonl").read_text().splitlines()
     assert len(ledger) == len(IMAGES) + len(SOUNDS) + 3
 
@@ -395,7 +397,7 @@ def test_folder(tmp_path: Path) -> None:
     video(source / "dogs/old/rex.mkv", 90)
     video(source / "-_gaZzFfzDQ_000517.mp4", 130)
     video(source / "Ünïcode ✓ (1).v2.mp4", 170)
-    summary = prepare_folder(source, tmp_path / "out", val=0.5)
+    summary = prepare_folder(source, tmp_path / "out", Selection(val=0.5))
     pairs = summary.pairset
     assert summary.losses == ()
     assert pairs.pairing == "event"
@@ -428,12 +430,12 @@ def test_folder_reports_every_failure(tmp_path: Path) -> None:
     summary = prepare_folder(source, tmp_path / "out")
     assert [pair.id for pair in summary.pairset.pairs] == ["good"]
     assert {(entry.item, entry.status) for entry in summary.losses} == {
-        ("silent.mp4", "failed"),
-        ("torn.mp4", "failed"),
-        ("empty.mp4", "failed"),
-        ("notes.txt", "failed"),
-        ("gone.mp4", "failed"),
-        ("photo.jpg", "failed"),
+        ("silent.mp4", "silent"),
+        ("torn.mp4", "unreadable"),
+        ("empty.mp4", "unreadable"),
+        ("notes.txt", "unreadable"),
+        ("gone.mp4", "missing"),
+        ("photo.jpg", "no sound"),
         ("twice.mp4", "duplicate"),
         ("Twice.mkv", "duplicate"),
     }
@@ -466,9 +468,9 @@ def test_folder_goes_on_and_takes_what_is_new(
     read = []
     original = media.read_clip
 
-    def counted(path: Path) -> media.Clip:
+    def counted(path: Path, audio: Path | None, at: float | None) -> media.Clip:
         read.append(path.name)
-        return original(path)
+        return original(path, audio, at)
 
     monkeypatch.setattr(media, "read_clip", counted)
     (out / "sounds/b.flac").unlink()
@@ -480,7 +482,7 @@ def test_folder_goes_on_and_takes_what_is_new(
     assert len(prepare_folder(source, out).pairset.pairs) == 3
     assert read == ["b.mp4", "c.mp4"]
     with pytest.raises(SoundspotError, match="choose another folder"):
-        prepare_folder(source, out, val=0.3)
+        prepare_folder(source, out, Selection(val=0.3))
 
 
 def test_a_disk_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
@@ -505,7 +507,7 @@ def test_folder_wrong_places(tmp_path: Path) -> None:
         prepare_folder(source, source / "out")
     video(source / "a.mp4", 50)
     with pytest.raises(SoundspotError, match="shares of one whole"):
-        prepare_folder(source, tmp_path / "out", val=2.0)
+        prepare_folder(source, tmp_path / "out", Selection(val=2.0))
     assert not (tmp_path / "out").exists()
 
 
@@ -552,4 +554,16 @@ def test_pack_moves_the_same_set_into_shards(escvoc: Path, tmp_path: Path) -> No
 
 
 def test_the_table_names_every_corpus() -> None:
-    assert set(CORPORA) == {"escvoc", "folder"}
+    assert set(CORPORA) == {"escvoc", "flickr", "folder", "music", "vggsound", "vggss"}
+
+
+def test_pairs_pack_on_the_command_line(
+    escvoc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare_escvoc(escvoc, tmp_path / "folder")
+    folder, packed = str(tmp_path / "folder"), str(tmp_path / "packed")
+    assert main(["pairs", "pack", folder, packed]) == 0
+    assert f"{packed}: 7 pairs in 1 shards" in capsys.readouterr().out
+    assert main(["pairs", "check", packed]) == 0
+    assert main(["pairs", "pack", folder, folder]) == 2
+    assert "is the pair set itself" in capsys.readouterr().err

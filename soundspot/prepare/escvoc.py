@@ -130,7 +130,11 @@ def prepare(
     origin = Origin(source, voc, esc50)
     rules = RULES | {"photographs": "VOC2007" if voc else "", "sounds": "ESC-50" if esc50 else ""}
     writer = PairWriter(out, "escvoc", "class", rules)
-    writer.begin()
+    with writer.locked():
+        return _write(lists, origin, writer)
+
+
+def _write(lists: Lists, origin: Origin, writer: PairWriter) -> Summary:
     frames, entries = _store(
         "images",
         lists.images,
@@ -152,7 +156,7 @@ def prepare(
     pairs = [item for item in made if isinstance(item, Pair)]
     lost = [item for item in made if isinstance(item, Entry)]
     write_rows(
-        out / TRAIN_BOXES,
+        writer.root / TRAIN_BOXES,
         [
             TrainBoxes(_stem(file), _boxes(lists.images[file]))
             for file in frames
@@ -222,7 +226,7 @@ def _store(
             names[file] = add(row)
             entries.append(Entry(f"{what}/{file}", "done"))
         except SourceError as error:
-            status: Status = "failed" if file_of(row).exists() else "missing"
+            status: Status = error.fault if file_of(row).exists() else "missing"
             entries.append(Entry(f"{what}/{file}", status, str(error)))
     return names, entries
 

@@ -1,25 +1,29 @@
 """A folder of videos -> a pair set: the middle frame of each, and the 3 s around it."""
 
-import functools
 import hashlib
 import re
 import unicodedata
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from soundspot import media
-from soundspot.errors import SoundspotError
-from soundspot.pairs import Pair, hash_split
-from soundspot.prepare.writer import Entry, PairWriter, SourceError, Summary
-from soundspot.progress import progress
+from soundspot.manifest import hash_split
+from soundspot.prepare.clips import PICTURES, SOUNDS, Item
+from soundspot.prepare.corpus import HERE, Plan, Work, carry_out
+from soundspot.prepare.finding import EVERYTHING, Selection, check_places, draw, list_files
+from soundspot.prepare.writer import Entry, Status, Summary
 
 LONGEST_ID = 200  # bytes; a file name may have 255 with its suffix
 
 
 def prepare(
-    source: Path, out: Path, *, classes: bool = False, val: float = 0.1, test: float = 0.0
+    source: Path,
+    out: Path,
+    selection: Selection = EVERYTHING,
+    work: Work = HERE,
+    classes: bool = False,
 ) -> Summary:
-    """Turn every video under `source` into a pair.
+    """Turn every video under `source` into a pair, and every picture that has a sound beside it.
 
     Every file is tried, whatever its name. What gives no pair stands in the summary and in
     ledger.jsonl with its reason.
@@ -27,41 +31,29 @@ def prepare(
     Args:
         source: The folder of videos, with or without sub-folders.
         out: The pair set's folder.
+        selection: Which of them, by id or path, and how they are split.
+        work: How to go about it.
         classes: Take the name of the first sub-folder as the class.
-        val: Share of the ids that go to the val split, by their hash.
-        test: Share of the ids that go to the test split.
     """
-    items = _list(source, out)
-    splits = {item: hash_split(make_id(item), val, test) for item in items}
+    check_places(source, out)
+    files = list_files(source)
+    notes = [
+        Entry(file.as_posix(), "ignored", "is hidden") for file in files if file.name[0] == "."
+    ]
+    items = list(_items([file for file in files if file.name[0] != "."], selection, classes))
+    if selection.ids is not None:
+        names = {name: item for item in items for name in (item.id, item.name)}
+        chosen = {names[id].name: names[id] for id in selection.ids if id in names}
+        items = list(chosen.values())
+        notes += [
+            Entry(id, "missing", "no file has this id or path")
+            for id in selection.ids
+            if id not in names
+        ]
+    items = draw(items, lambda item: item.name, selection.subset, selection.seed)
     rules = {"corpus": "folder", "frame": "the middle one", "sound": "3 s around the frame"}
-    choices = {"classes": classes, "val": val, "test": test}
-    writer = PairWriter(out, source.resolve().name, "event", rules | choices)
-    writer.begin()
-    refused = _collisions(items)
-    pairs, entries = [], []
-    for item in progress(items, "preparing videos"):
-        if item in refused:
-            entries.append(Entry(item.as_posix(), "duplicate", refused[item]))
-            continue
-        try:
-            cls = _class_of(item) if classes else None
-            frame, audio = add_video(writer, source / item, make_id(item))
-        except SourceError as error:
-            entries.append(Entry(item.as_posix(), "failed", str(error)))
-            continue
-        pair = Pair(make_id(item), frame, audio, splits[item], cls, source=item.as_posix())
-        pairs.append(pair)
-        entries.append(Entry(item.as_posix(), "done"))
-    return writer.finish(pairs, (), entries)
-
-
-def add_video(writer: PairWriter, file: Path, key: str) -> tuple[str, str]:
-    """Store one video's frame and sound, unless they are there; returns their file names."""
-    if not file.is_file():
-        raise SourceError(f"{file} is no regular file, or a link to nothing")
-    clip = functools.cache(lambda: media.read_clip(file))
-    frame = writer.add_frame(key, lambda: clip().frame)
-    return frame, writer.add_sound(key, lambda: clip().waveform)
+    rules |= {"classes": classes} | selection.rules()
+    return carry_out(Plan(source.resolve().name, source, rules, items, notes), out, work)
 
 
 def make_id(item: PurePath) -> str:
@@ -78,32 +70,35 @@ def make_id(item: PurePath) -> str:
     return f"{name.encode()[: LONGEST_ID - 13].decode(errors='ignore')}-{digest}"
 
 
-def _list(source: Path, out: Path) -> list[PurePath]:
-    if not source.is_dir():
-        raise SoundspotError(f"{source} must be a folder of videos")
-    if out.resolve().is_relative_to(source.resolve()):
-        raise SoundspotError(f"{out} lies inside {source}: the pair set would be taken for videos")
-    items = sorted(p.relative_to(source) for p in source.rglob("*") if not p.is_dir())
-    if not items:
-        raise SoundspotError(f"{source} holds no files")
-    return list(items)
-
-
-def _collisions(items: list[PurePath]) -> dict[PurePath, str]:
-    """Items whose id another item has too, where upper and lower case are one to some systems."""
+def _items(files: Sequence[PurePath], selection: Selection, classes: bool) -> Iterator[Item]:
     same: dict[str, list[PurePath]] = defaultdict(list)
-    for item in items:
-        same[make_id(item).casefold()].append(item)
-    return {
-        item: f"gives the same id {make_id(item)} as "
-        + ", ".join(other.as_posix() for other in group if other != item)
-        for group in same.values()
-        if len(group) > 1
-        for item in group
-    }
+    for file in files:
+        same[make_id(file).casefold()].append(file)  # upper and lower case are one to some systems
+    for file in files:
+        id = make_id(file)
+        group = same[id.casefold()]
+        sound = _sound_beside(group)
+        if sound is not None and file.suffix.lower() in SOUNDS:
+            continue  # it comes with its picture
+        choice = (file.as_posix(),) if sound is None else (file.as_posix(), sound.as_posix())
+        absent: tuple[Status, str] | None = None
+        if len(group) > 1 and sound is None:
+            others = ", ".join(other.as_posix() for other in group if other != file)
+            absent = ("duplicate", f"gives the same id {id} as {others}")
+        elif classes and len(file.parts) < 2:
+            absent = ("not understood", f"{file} lies in no sub-folder, so it has no class")
+        yield Item(
+            name=file.as_posix(),
+            id=id,
+            split=hash_split(id, selection.val, selection.test),
+            choices=(choice,),
+            cls=file.parts[0] if classes and len(file.parts) > 1 else None,
+            absent=absent,
+        )
 
 
-def _class_of(item: PurePath) -> str:
-    if len(item.parts) < 2:
-        raise SourceError(f"{item} lies in no sub-folder, so it has no class")
-    return item.parts[0]
+def _sound_beside(group: Sequence[PurePath]) -> PurePath | None:
+    """The sound of a picture, if the two are all that has this id."""
+    sounds = [file for file in group if file.suffix.lower() in SOUNDS]
+    pictures = [file for file in group if file.suffix.lower() in PICTURES]
+    return sounds[0] if len(group) == 2 and len(sounds) == len(pictures) == 1 else None

@@ -2,27 +2,28 @@
 
 Media first, each under a temporary name until complete; the manifest next; pairset.json last. A
 killed run goes on where it stopped: a file that is there and decodes is not made again. The same
-input gives the same bytes. A writer holds no state, so that processes can share one.
+input gives the same bytes. One process writes at a time: the folder is locked.
 
 Axes: h w pixels of a frame.
 """
 
 import dataclasses
-import io
-import itertools
 import json
-import tarfile
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from soundspot import media
+from soundspot.decoding import Fault
 from soundspot.errors import SoundspotError
 from soundspot.files import replacing, write_text
 from soundspot.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts
@@ -38,12 +39,28 @@ from soundspot.pairs import (
 )
 
 LEDGER = "ledger.jsonl"
+LOCK = ".lock"
+TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}(\.[^.]*)?")  # as `files.replacing` names them
 T = TypeVar("T")
-Status = Literal["done", "missing", "failed", "duplicate"]
+
+Status = Literal[
+    "done",
+    "missing",  # asked for, but not there
+    "no sound",
+    "silent",
+    "unreadable",
+    "duplicate",
+    "not understood",  # a file whose name is none of the corpus's
+    "ignored",  # a file that nobody asked for: no loss
+]
 
 
 class SourceError(SoundspotError):
     """One item of the corpus gives no pair: noted in the ledger, and the run goes on."""
+
+    def __init__(self, message: str, fault: Fault = "unreadable") -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +82,12 @@ class Summary:
     @property
     def losses(self) -> tuple[Entry, ...]:
         """The items that are not in the pair set, each with its reason."""
-        return tuple(entry for entry in self.entries if entry.status != "done")
+        return tuple(entry for entry in self.entries if is_loss(entry))
+
+
+def is_loss(entry: Entry) -> bool:
+    """Whether something that was asked for is not in the pair set."""
+    return entry.status not in ("done", "ignored")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,16 +107,24 @@ class PairWriter:
     pairing: Pairing
     provenance: Mapping[str, Any]
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Begin, and keep every other process out until the end."""
+        self._marks()
+        try:
+            with FileLock(self.root / LOCK, timeout=0):
+                for folder in (self.root, self.root / "frames", self.root / "sounds"):
+                    for left in folder.glob(".*"):  # by a kill: only we write here now
+                        if TEMPORARY.fullmatch(left.name):
+                            left.unlink()
+                self.begin()
+                yield
+        except Timeout as error:
+            raise SoundspotError(f"another process is writing {self.root}: let it end") from error
+
     def begin(self) -> None:
         """Claim the folder: new, empty, or one that the same rules wrote before."""
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
-            if not marks and any(self.root.iterdir()):
-                raise SoundspotError(f"{self.root} is neither empty nor a pair set; choose another")
-        except OSError as error:
-            raise SoundspotError(f"{self.root} cannot be written ({error.strerror})") from error
-        for mark in marks:
+        for mark in self._marks():
             found = _read_json(mark)
             for key, value in self._rules().items():
                 if found.get(key) != value:
@@ -103,6 +133,18 @@ class PairWriter:
                         f", not {json.dumps(value)}; choose another folder or delete this one"
                     )
         write_text(self.root / PARTIAL, _dump(self._rules()))
+
+    def _marks(self) -> list[Path]:
+        """The files that say whose folder this is; a folder of something else is refused."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
+            # Hidden files may be a lock, or the torn first one of a run killed at once.
+            if not marks and any(not path.name.startswith(".") for path in self.root.iterdir()):
+                raise SoundspotError(f"{self.root} is neither empty nor a pair set; choose another")
+        except OSError as error:
+            raise SoundspotError(f"{self.root} cannot be written ({error.strerror})") from error
+        return marks
 
     def add_frame(self, key: str, make: Callable[[], NDArray[np.uint8]]) -> str:
         """Store a frame of any size under `key`, unless it is there; returns its file name.
@@ -128,20 +170,25 @@ class PairWriter:
             media.write_flac(self._place(name), waveform)
         return name
 
+    def store(self, name: str, data: bytes) -> None:
+        """Write a media file that is encoded already."""
+        with replacing(self._place(name)) as part:
+            part.write_bytes(data)
+
     def finish(
         self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[Entry]
     ) -> Summary:
         """Write ledger and manifest, and open the finished set."""
         write_rows(self.root / LEDGER, entries)
         if not pairs:
-            reason = next((f"; {e.item}: {e.reason}" for e in entries), "")
+            reason = next((f"; {e.item}: {e.reason}" for e in entries if is_loss(e)), "")
             raise SoundspotError(
                 f"none of {len(entries)} items could be prepared into {self.root}{reason}"
             )
         write_rows(self.root / PAIRS, pairs)
         if sounds:
             write_rows(self.root / SOUNDS, sounds)
-        lost = Counter(entry.status for entry in entries if entry.status != "done")
+        lost = Counter(entry.status for entry in entries if is_loss(entry))
         found = {"counts": counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
         write_text(self.root / HEAD, _dump(self._rules() | found))
         (self.root / PARTIAL).unlink(missing_ok=True)
@@ -174,6 +221,8 @@ class PairWriter:
 def _from_source(make: Callable[[], T]) -> T:
     try:
         return make()
+    except media.MediaError as error:
+        raise SourceError(str(error), error.fault) from error
     except SoundspotError as error:
         raise SourceError(str(error)) from error
 
@@ -186,52 +235,6 @@ def squash(frame: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint
     batch = torch.from_numpy(np.require(frame, requirements=["C", "W"])).permute(2, 0, 1)[None]
     resized = F.interpolate(batch, (height, width), mode="bicubic", antialias=True)
     return resized[0].permute(1, 2, 0).contiguous().numpy()
-
-
-def pack(pairset: PairSet, out: Path, frames_per_shard: int = 1000) -> PairSet:
-    """Copy a pair set into tar shards that WebDataset reads too.
-
-    A sound follows the first frame that uses it; pooled sounds come last. Member names lose their
-    folder, as WebDataset's samples are members of one name with different suffixes. Files beside
-    the pair set's own, such as ESC-VOC's training boxes, stay behind.
-    """
-    writer = PairWriter(out, pairset.name, pairset.pairing, pairset.provenance)
-    writer.begin()
-    rename = _flat_names(pairset)
-    groups = [[p.frame] if p.audio is None else [p.frame, p.audio] for p in pairset.pairs]
-    groups += [[sound.audio] for sound in pairset.sounds]
-    written: set[str] = set()
-    for number, start in enumerate(range(0, len(groups), frames_per_shard)):
-        names = dict.fromkeys(itertools.chain(*groups[start : start + frames_per_shard]))
-        with (
-            replacing(out / f"shard-{number:06d}.tar") as part,
-            tarfile.open(part, mode="w", format=tarfile.PAX_FORMAT) as tar,
-        ):
-            for name in (name for name in names if name not in written):
-                data = pairset.read(name)
-                member = tarfile.TarInfo(rename[name])  # without time or owner: the same bytes
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-        written |= names.keys()
-    pairs = [
-        dataclasses.replace(p, frame=rename[p.frame], audio=p.audio and rename[p.audio])
-        for p in pairset.pairs
-    ]
-    sounds = [dataclasses.replace(s, audio=rename[s.audio]) for s in pairset.sounds]
-    ledger = pairset.root / LEDGER
-    rows = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-    return writer.finish(pairs, sounds, [Entry(**json.loads(row)) for row in rows]).pairset
-
-
-def _flat_names(pairset: PairSet) -> dict[str, str]:
-    rows: list[Pair | Sound] = [*pairset.pairs, *pairset.sounds]
-    names = {row.audio for row in rows if row.audio is not None}
-    names |= {pair.frame for pair in pairset.pairs}
-    rename = {name: PurePosixPath(name).name for name in sorted(names)}
-    twice = [name for name, n in Counter(rename.values()).items() if n > 1]
-    if twice:
-        raise SoundspotError(f"{pairset.root} has two files called {twice[0]}: cannot be packed")
-    return rename
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> None:
