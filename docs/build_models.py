@@ -103,10 +103,14 @@ def _absence(name, report, about):
     )
 
 
+def read_words():
+    """What the cards say in words."""
+    return yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+
+
 def main():
     """Write every card."""
-    report = json.loads(RESULTS.read_text())
-    words = yaml.safe_load(WORDS.read_text())
+    report, words = json.loads(RESULTS.read_text()), read_words()
     for name in words["models"]:
         write_text(MODELS / f"{name}.md", card(name, report, words))
 

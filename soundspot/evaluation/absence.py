@@ -111,12 +111,7 @@ def of_escvoc(
     test = scenes[0].frame not in {pair.frame for pair in pairs.pairs if pair.split == "val"}
     if test and isinstance(features, FeatureCache) and "val" in pairs.splits():
         val = predictions.own_truth(pairs, "val")
-        heard = features.sound([s.audio for s in val if s.audio is not None])
-        frames = [s.frame for s in val if s.frame is not None]
-        val_maps = predictions.model_maps(model, features, frames, heard, cycles)
-        val_scores = score(val_maps, truth_maps([s.item.boxes for s in val]))[MAIN]
-        there = _with_negatives(model, features, val, val_maps, val_scores, noise, cycles)
-        threshold = there.judge().threshold
+        threshold = _judged(model, features, val, noise, cycles).threshold
     found = []
     for kind in (OFF_SCREEN, NOISE, ALL):
         detections = here if kind == ALL else here.only(kind)
@@ -124,6 +119,34 @@ def of_escvoc(
             f1 = None if threshold is None else f1_at(detections, threshold)
             found.append(Absence(model.name, kind, detections.judge(), threshold, f1))
     return found
+
+
+def calibrate(model: Localizer, pairs: PairSet) -> dict[str, float]:
+    """The peak that best tells visible from absent sources on the val split, for a model's card."""
+    if "val" not in pairs.splits():
+        raise SoundspotError(f"{pairs.root} has no val split with boxes to calibrate a model on")
+    scenes = predictions.own_truth(pairs, "val")
+    frames = [_known(scene.frame) for scene in scenes]
+    sounds = [_known(scene.audio) for scene in scenes]
+    features = predictions.open_features(model, pairs, frames, sounds)
+    noise = predictions.noise(model, NOISES)
+    found = _judged(model, features, scenes, noise, predictions.cycles_of(model))
+    return {"threshold": found.threshold, "f1": found.max_f1, "pairs": float(len(scenes))}
+
+
+def _judged(
+    model: Localizer,
+    features: Features,
+    scenes: Sequence[Scene],
+    noise: Float[Tensor, "k p a"],
+    cycles: int | None,
+) -> Extended:
+    """Scenes and as many made negatives, told apart."""
+    heard = features.sound([_known(scene.audio) for scene in scenes])
+    frames = [_known(scene.frame) for scene in scenes]
+    maps = predictions.model_maps(model, features, frames, heard, cycles)
+    scores = score(maps, truth_maps([scene.item.boxes for scene in scenes]))[MAIN]
+    return _with_negatives(model, features, scenes, maps, scores, noise, cycles).judge()
 
 
 def _with_negatives(

@@ -38,6 +38,8 @@ class Card:
         epoch: After how many epochs.
         metrics: What was measured on the validation split when it was saved.
         provenance: Command, commit, seed, data fingerprint.
+        calibration: "threshold" is the peak cosine that best tells, on validation data, sounds
+            with a visible source from others; empty if that was not measured.
         slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
     """
@@ -49,6 +51,7 @@ class Card:
     epoch: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    calibration: dict[str, float] = field(default_factory=dict)
     slim: bool = False
     format: int = FORMAT
 
@@ -80,14 +83,20 @@ def save(path: Path, model: Method, card: Card) -> None:
     write_text(path.with_suffix(".json"), json.dumps(plain(card), indent=1) + "\n")
 
 
-def export(source: Path, target: Path) -> Card:
-    """Write a checkpoint for use alone: half precision, without what only training needs."""
+def export(source: Path, target: Path, calibration: Mapping[str, float] | None = None) -> Card:
+    """Write a checkpoint for use alone: half precision, without what only training needs.
+
+    Args:
+        source: A checkpoint or a run's folder.
+        target: The .safetensors file.
+        calibration: Goes into its card; default: what the source's card has.
+    """
     if target.suffix != ".safetensors":
         raise SoundspotError(f"the name of a checkpoint ends in .safetensors, unlike {target}")
     if target.resolve() in (source.resolve(), (source / "best.safetensors").resolve()):
         raise SoundspotError(f"{target} is the checkpoint itself, which would be destroyed")
     model, card = load(source)
-    slim = replace(card, slim=True)
+    slim = replace(card, slim=True, calibration=dict(calibration or card.calibration))
     save(target, model, slim)
     return slim
 
