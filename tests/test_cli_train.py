@@ -59,6 +59,11 @@ def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     assert slim.stat().st_size < 0.6 * (run / "best.safetensors").stat().st_size
     f_v, f_a = torch.randn(1, 512, 14, 14), torch.randn(1, 3, 1024)
     torch.testing.assert_close(small.maps(f_v, f_a), whole.maps(f_v, f_a), rtol=0, atol=2e-3)
+    assert card.calibration == {}
+    assert main(["export", str(run), str(slim), "--calibrate", str(folder)]) == 0
+    calibration = checkpoints.load(slim)[1].calibration
+    assert calibration["pairs"] == 5
+    assert -1 <= calibration["threshold"] <= 1
 
 
 def test_check_names_a_damaged_frame(recipe, tmp_path, capsys):
