@@ -37,7 +37,7 @@ from soundspot.training import checkpoints
 from soundspot.training.checkpoints import Card
 from soundspot.views import evaluation_view
 
-DEFAULT_MODEL = "sspl-v0"  # ships in soundspot/models/
+DEFAULT_MODEL = "soundspot-v1"  # ships in soundspot/models/
 MODELS = Path(__file__).parent / "models"
 UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
