@@ -119,8 +119,8 @@ def find_stream(container: InputContainer, kind: Literal["video", "audio"]) -> A
     return next(usable, None)
 
 
-def duration(container: InputContainer, stream: AVStream) -> float:
-    """Seconds from time 0 to the end of a stream."""
+def duration(path: Path, container: InputContainer, stream: AVStream) -> float:
+    """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
     if container.format.name not in _GUESSED_DURATION:
         if stream.duration and stream.time_base:
             end = ((stream.start_time or 0) + stream.duration) * stream.time_base
@@ -131,9 +131,10 @@ def duration(container: InputContainer, stream: AVStream) -> float:
             return (start + container.duration) / av.time_base - _time_zero(container)
     # Nothing is announced (browsers record like that): read it through, without decoding.
     last = 0
-    for packet in container.demux(stream):
-        begin = last if packet.pts is None else packet.pts
-        last = max(last, begin + (packet.duration or 0))
+    with open_container(path) as again:
+        for packet in again.demux(again.streams[stream.index]):
+            begin = last if packet.pts is None else packet.pts
+            last = max(last, begin + (packet.duration or 0))
     return float(last * (stream.time_base or 0)) - _time_zero(container)
 
 
@@ -142,24 +143,98 @@ def decode(
 ) -> Iterator[tuple[float, Any]]:
     """Decode (time, frame) from `start` or before it on; seek only where that is exact."""
     with open_container(path) as container:
-        stream = find_stream(container, kind)
-        if stream is None:
-            raise MediaError(f"{path} has no {kind} that can be decoded.")
-        # AVI stamps pictures in the order of decoding, not of showing: count them instead.
-        counted = kind == "video" and container.format.name == "avi"
-        frames: Iterator[Any] | None = container.decode(stream)
-        if start > 0 and not counted:
-            frames = _seek(container, stream, start)
-        if frames is None:
-            yield from decode(path, kind, 0.0)
-            return
-        interval = _frame_interval(stream) if kind == "video" else 0
-        zero = _time_zero(container)
-        time = float(-interval)
+        yield from _decode_fresh(path, container, kind, start)
+
+
+def _decode_fresh(
+    path: Path, container: InputContainer, kind: Literal["video", "audio"], start: float
+) -> Iterator[tuple[float, Any]]:
+    """`decode` in a container from which nothing has been read."""
+    stream = find_stream(container, kind)
+    if stream is None:
+        raise MediaError(f"{path} has no {kind} that can be decoded.")
+    # AVI stamps pictures in the order of decoding, not of showing: count them instead.
+    counted = kind == "video" and container.format.name == "avi"
+    frames: Iterator[Any] | None = container.decode(stream)
+    if start > 0 and not counted:
+        frames = _seek(container, stream, start)
+    if frames is None:
+        yield from decode(path, kind, 0.0)
+        return
+    interval = _frame_interval(stream) if kind == "video" else 0
+    zero = _time_zero(container)
+    time = float(-interval)
+    for frame in frames:
+        stamped = frame.time is not None and not counted
+        time = frame.time - zero if stamped else float(time + interval)
+        yield time, frame
+
+
+def frame_at(container: InputContainer, at: float) -> VideoFrame | None:
+    """Seek to the frame that is shown at a moment, and decode only what it needs.
+
+    It is the frame that `shown` finds, or None where that is not certain: `decode` must tell then.
+    """
+    stream = find_stream(container, "video")
+    if not isinstance(stream, VideoStream) or stream.time_base is None:
+        return None
+    if container.format.name == "avi":  # see `decode`
+        return None
+    place = int((at + _time_zero(container)) / stream.time_base)
+    try:
+        container.seek(place, stream=stream)
+        stamp = _stamp_at(container, stream, at)
+        if stamp is None:
+            return None
+        container.seek(place, stream=stream)
+        return _decode_one(container, stream, stamp)
+    except FFmpegError:
+        return None
+
+
+def _stamp_at(container: InputContainer, stream: VideoStream, at: float) -> int | None:
+    """Read on from a key frame for the time stamp of the frame that is shown at a moment."""
+    zero, unit = _time_zero(container), stream.time_base or Fraction(1)
+    ticks, second = unit.numerator, unit.denominator  # Fractions are slow
+
+    def is_later(stamp: int) -> bool:
+        return at < stamp * ticks / second - zero - CLOCK_TOLERANCE
+
+    best: int | None = None
+    for number, packet in enumerate(container.demux(stream)):
+        if packet.pts is None or packet.is_corrupt:
+            return None  # damaged, or the end: how long the last frame is shown is not known here
+        if number == 0 and (is_later(packet.pts) or not packet.is_keyframe):
+            return None  # the index led elsewhere
+        if packet.dts is not None and is_later(packet.dts):
+            return best  # no packet to come is shown before it is decoded
+        if not is_later(packet.pts) and not packet.is_discard:
+            best = packet.pts if best is None else max(best, packet.pts)
+    return None
+
+
+def _decode_one(container: InputContainer, stream: VideoStream, stamp: int) -> VideoFrame | None:
+    """Decode on from a key frame, leaving out what the frame with a time stamp does not need."""
+    context = stream.codec_context
+    if not context.is_open:
+        stream.thread_type = "NONE"  # to start a thread a core costs more than it saves
+    # No other frame refers to these. (H.265 has some to which frames of its higher layers do.)
+    context.skip_frame = "NONREF" if context.name == "h264" else "DEFAULT"
+    for packet in container.demux(stream):
+        wanted = packet.pts == stamp
+        if wanted:
+            context.skip_frame = "DEFAULT"
+        frames = stream.decode(packet)
+        if wanted:
+            frames += stream.decode(None)
         for frame in frames:
-            stamped = frame.time is not None and not counted
-            time = frame.time - zero if stamped else float(time + interval)
-            yield time, frame
+            if frame.is_corrupt:
+                return None
+            if frame.pts == stamp:
+                return frame
+        if wanted:
+            break
+    return None
 
 
 def shown(
@@ -201,14 +276,21 @@ def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]
     return np.ascontiguousarray(picture[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1])
 
 
-def sound_blocks(path: Path, second: int) -> Iterator[Float32[np.ndarray, " samples"]]:
+def sound_blocks(
+    path: Path, second: int, fresh: InputContainer | None = None
+) -> Iterator[Float32[np.ndarray, " samples"]]:
     """Resample the sound from a whole second on.
 
     At whole seconds the two sampling grids meet, so that from any of them the same samples follow,
     but for the first half second, in which the decoder and the filter may lack what came before.
+
+    Args:
+        path: A sound or video.
+        second: Where to begin.
+        fresh: The file, if it is open already and nothing has been read from it.
     """
     resampler = av.AudioResampler("fltp", "mono", SAMPLE_RATE)
-    for rate, block in _native_blocks(path, second):
+    for rate, block in _native_blocks(path, second, fresh):
         frame = AudioFrame.from_ndarray(block[None], "fltp", "mono")
         frame.sample_rate = rate
         yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
@@ -216,11 +298,18 @@ def sound_blocks(path: Path, second: int) -> Iterator[Float32[np.ndarray, " samp
     yield from (part.to_ndarray()[0] for part in resampler.resample(None) if part is not None)
 
 
-def _native_blocks(path: Path, second: int) -> Iterator[tuple[int, Float32[np.ndarray, " native"]]]:
+def _native_blocks(
+    path: Path, second: int, fresh: InputContainer | None
+) -> Iterator[tuple[int, Float32[np.ndarray, " native"]]]:
     """Give (rate, about a second of mono sound) from a whole second on, silence in its holes."""
     rate = clock = fed = given = 0  # samples: the decoder's place, what was taken, what was given
     pieces: list[Any] = []
-    for time, frame in decode(path, "audio", float(second)):
+    start = float(second)
+    if fresh is None:
+        frames = decode(path, "audio", start)
+    else:
+        frames = _decode_fresh(path, fresh, "audio", start)
+    for time, frame in frames:
         if rate == 0:
             rate = frame.sample_rate
             clock, fed, given = round(time * rate), second * rate, second * rate
@@ -250,6 +339,8 @@ def _mono(path: Path, frame: AudioFrame) -> Float32[np.ndarray, " native"]:
     data: Any = frame.to_ndarray()
     if frame.format.is_packed:
         data = data.reshape(-1, frame.layout.nb_channels).T
+    if name == "flt":  # what most decoders give, some hundred times a clip
+        return np.asarray(data[0] if len(data) == 1 else np.add.reduce(data) / len(data))
     mean = data.mean(axis=0) - (128 if name == "u8" else 0)
     return np.asarray(mean / _FULL_SCALE[name], np.float32)
 

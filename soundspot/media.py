@@ -9,11 +9,13 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+from av.container import InputContainer
 from jaxtyping import Float32, UInt8
 
 from soundspot import decoding
@@ -113,7 +115,8 @@ def read_frame(path: PathLike, at: float | None = None) -> UInt8[np.ndarray, "he
         at: Seconds; by default the middle of the video. An image ignores it.
     """
     path = Path(path)
-    return _frame(path, _inspect(path), at)
+    with _opened(path) as (found, container):
+        return _frame(path, found, at, container)
 
 
 def read_sound(
@@ -130,14 +133,19 @@ def read_sound(
         seconds: The length of the window.
     """
     path = Path(path)
-    return _sound(path, _inspect(path), at, seconds)
+    with _opened(path) as (found, container):
+        _require_sound(path, found)
+        at = _moment(path, found, at)
+        return _heard(path, found, at, next(_windows(path, [at], seconds, container)))
 
 
 def read_waveform(path: PathLike) -> Float32[np.ndarray, " samples"]:
     """Read the whole sound; sample i is heard i/16000 s after the first picture."""
     path = Path(path)
-    _require_sound(path, _inspect(path))
-    return np.concatenate([np.zeros(0, np.float32), *decoding.sound_blocks(path, 0)])
+    with _opened(path) as (found, container):
+        _require_sound(path, found)
+        blocks = decoding.sound_blocks(path, 0, container)
+        return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 
 def read_clip(path: PathLike, audio: PathLike | None = None, at: float | None = None) -> Clip:
@@ -149,13 +157,18 @@ def read_clip(path: PathLike, audio: PathLike | None = None, at: float | None = 
         at: Seconds; by default the middle of the video, or of the sound that goes with an image.
     """
     path = Path(path)
-    found = _inspect(path)
-    if found.kind == "video":
+    with _opened(path) as (found, container):
+        if audio is not None:
+            if found.kind == "video":
+                at = _moment(path, found, at)
+            return Clip(_frame(path, found, at, container), read_sound(audio, at), at)
+        _require_sound(path, found)
+        _require_picture(path, found)
         at = _moment(path, found, at)
-    if audio is not None:
-        return Clip(_frame(path, found, at), read_sound(audio, at), at)
-    _require_sound(path, found)
-    return Clip(_frame(path, found, at), _sound(path, found, at, SOUND_SECONDS), at)
+        # The sound first: after the seek to the frame the container is no longer fresh.
+        window = next(_windows(path, [at], SOUND_SECONDS, container))
+        frame = _frame(path, found, at, container)
+        return Clip(frame, _heard(path, found, at, window), at)
 
 
 def iter_frames(
@@ -229,7 +242,13 @@ class _Found(NamedTuple):
 
 
 def _inspect(path: Path) -> _Found:
-    """Read as much of a file as tells what it holds."""
+    with _opened(path) as (found, _):
+        return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[_Found, InputContainer | None]]:
+    """Open a file and say what it holds; an image needs no container."""
     try:
         if path.exists() and not path.is_file():
             raise MediaError(f"{path} is not a file: expected an image, a sound or a video.")
@@ -239,17 +258,19 @@ def _inspect(path: Path) -> _Found:
     except OSError as error:
         raise MediaError(f"Cannot open {path}: {error.strerror}.") from error
     if decoding.image_size(path) is not None:
-        return _Found("image", 0.0, has_sound=False)
+        yield _Found("image", 0.0, has_sound=False), None
+        return
     with decoding.open_container(path) as container:
         video = decoding.find_stream(container, "video")
         audio = decoding.find_stream(container, "audio")
         stream = audio if video is None else video
         if stream is None:
             raise MediaError(f"{path} has neither pictures nor sound that can be decoded.")
-        duration = decoding.duration(container, stream)
-    if not duration > 0:
-        raise MediaError(f"{path} has zero length.")
-    return _Found("sound" if video is None else "video", duration, audio is not None)
+        duration = decoding.duration(path, container, stream)
+        if not duration > 0:
+            raise MediaError(f"{path} has zero length.")
+        kind: Kind = "sound" if video is None else "video"
+        yield _Found(kind, duration, audio is not None), container
 
 
 def _moment(path: Path, found: _Found, at: float | None) -> float:
@@ -261,12 +282,16 @@ def _moment(path: Path, found: _Found, at: float | None) -> float:
     return at
 
 
-def _frame(path: Path, found: _Found, at: float | None) -> UInt8[np.ndarray, "height width 3"]:
-    if found.kind == "image":
+def _frame(
+    path: Path, found: _Found, at: float | None, container: InputContainer | None
+) -> UInt8[np.ndarray, "height width 3"]:
+    _require_picture(path, found)
+    if container is None:
         return decoding.read_image(path)
-    if found.kind == "sound":
-        raise MediaError(f"{path} has no picture, only sound: give an image or a video.")
     at = _moment(path, found, at)
+    near = decoding.frame_at(container, at)
+    if near is not None:
+        return decoding.to_rgb(path, near)
     for start in (at, 0.0):  # from the start if the seek led to a picture that needs earlier ones
         frames = decoding.decode(path, "video", start)
         _, frame = next(decoding.shown(frames, [at], _LAST_FRAME_HOLD), (at, None))
@@ -284,12 +309,15 @@ def _require_sound(path: Path, found: _Found) -> None:
         raise MediaError(sentence, "no sound")
 
 
-def _sound(
-    path: Path, found: _Found, at: float | None, seconds: float
+def _require_picture(path: Path, found: _Found) -> None:
+    if found.kind == "sound":
+        raise MediaError(f"{path} has no picture, only sound: give an image or a video.")
+
+
+def _heard(
+    path: Path, found: _Found, at: float, window: Float32[np.ndarray, " samples"] | None
 ) -> Float32[np.ndarray, " samples"]:
-    _require_sound(path, found)
-    at = _moment(path, found, at)
-    window = next(_windows(path, [at], seconds))
+    """Refuse a window in which there is nothing to hear."""
     if window is None:
         raise _missing(path, found, "sound", at)
     if not np.isfinite(window).all():
@@ -318,7 +346,7 @@ def _ticks(fps: float) -> Iterator[float]:
 
 
 def _windows(
-    path: Path, times: Iterable[float], seconds: float
+    path: Path, times: Iterable[float], seconds: float, fresh: InputContainer | None = None
 ) -> Iterator[Float32[np.ndarray, " samples"] | None]:
     """`cut` the whole sound at growing times, None after its end, holding a few seconds of it."""
     blocks = None
@@ -329,7 +357,7 @@ def _windows(
         oldest = max(0, int(at - seconds - _SOUND_END_SLACK) - 1)
         if blocks is None:
             begin = oldest if oldest >= _SEEK_FROM else 0
-            blocks = decoding.sound_blocks(path, begin)
+            blocks = decoding.sound_blocks(path, begin, fresh)
         while begin + len(buffer) / SAMPLE_RATE < max(at + seconds / 2, seconds):
             block = next(blocks, None)
             if block is None:

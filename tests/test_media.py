@@ -158,6 +158,46 @@ def test_every_frame_of_a_film_with_b_frames(tmp_path: Path) -> None:
     assert [number(media.read_frame(path, i / FPS)) for i in range(40)] == list(range(40))
 
 
+@pytest.mark.parametrize(
+    ("suffix", "codec"), [("mp4", "libx264"), ("mkv", "libx264"), ("webm", "libvpx")]
+)
+def test_one_frame_is_read_as_a_full_decode_shows_it(
+    tmp_path: Path, suffix: str, codec: str
+) -> None:
+    rng = np.random.default_rng(seed=13)
+    scene = rng.integers(0, 255, (HEIGHT, WIDTH + 37, 3), np.uint8)
+    pictures = [np.ascontiguousarray(scene[:, i : i + WIDTH]) for i in range(37)]
+    # Unevenly, and with a stop, in which a frame that no other refers to may be the one shown.
+    times = [*range(17), *range(31, 51)]
+    path = write(
+        tmp_path / f"film.{suffix}",
+        pictures=pictures,
+        video_codec=codec,
+        times=times,
+        key_frames=11,
+        b_frames=3,
+    )
+    full = [p for _, p in media.iter_frames(path, float(FPS))]
+    sought = {}
+    for tick in range(51):
+        with decoding.open_container(path) as container:
+            frame = decoding.frame_at(container, tick / FPS)
+        if frame is not None:
+            sought[tick] = decoding.to_rgb(path, frame)
+    assert set(range(48)) <= set(sought)  # of the last ones a full decode must tell
+    for tick, picture in sought.items():
+        np.testing.assert_array_equal(picture, full[tick], str(tick))
+
+
+def test_what_seeking_cannot_tell(tmp_path: Path, clip: Path) -> None:
+    film = write(tmp_path / "film.avi", pictures=[grey(i) for i in range(20)], b_frames=3)
+    sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
+    for path, at in ((film, 1.0), (clip, 2.95), (clip, 9.0), (sound, 0.5)):
+        with decoding.open_container(path) as container:
+            assert decoding.frame_at(container, at) is None
+    assert number(media.read_frame(clip, 2.95)) == 29
+
+
 def test_avi_with_b_frames_is_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "film.avi", pictures=[grey(i) for i in range(20)], b_frames=3)
     assert [number(media.read_frame(path, i / FPS)) for i in range(20)] == list(range(20))
@@ -400,10 +440,11 @@ def test_tone_comes_back_in_place(tmp_path: Path, name: str, codec: str, rate: i
     assert info.duration == pytest.approx(2.0, abs=0.06)
 
 
-def test_channels_are_averaged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", ["pcm_s16le", "pcm_f32le"])
+def test_channels_are_averaged(tmp_path: Path, codec: str) -> None:
     left = tone(1.0, 16_000)
     both = np.stack([left, -0.5 * left])
-    path = write(tmp_path / "a.wav", sound=both, sound_codec="pcm_s16le", rate=16_000)
+    path = write(tmp_path / "a.wav", sound=both, sound_codec=codec, rate=16_000)
     np.testing.assert_allclose(media.read_waveform(path), 0.25 * left, atol=1e-4)
 
 
@@ -577,6 +618,51 @@ def test_clip_of_a_video(clip: Path) -> None:
     assert (number(read.frame), read.at) == (15, 1.5)
     np.testing.assert_array_equal(read.waveform, media.read_sound(clip, 1.5))
     assert number(media.read_clip(clip, at=0.4).frame) == 4
+
+
+def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    open_container = decoding.open_container
+
+    def spy(path: Path) -> Any:
+        opened.append(path)
+        return open_container(path)
+
+    monkeypatch.setattr(decoding, "open_container", spy)
+    for at in (0.4, 1.5, 2.2):
+        read = media.read_clip(clip, at=at)
+        assert number(read.frame) == round(at * FPS)
+        assert opened == [clip]
+        np.testing.assert_array_equal(read.waveform, media.read_sound(clip, at))
+        opened.clear()
+
+
+def test_clip_without_an_announced_length(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "recorded.webm",
+        pictures=[grey(i) for i in range(30)],
+        sound=tone(3.0, 48_000),
+        video_codec="libvpx",
+        sound_codec="libopus",
+        rate=48_000,
+        options={"live": "1"},
+    )
+    read = media.read_clip(path)
+    assert number(read.frame) == 15
+    np.testing.assert_array_equal(
+        read.waveform, media.cut(media.read_waveform(path), read.at, media.SOUND_SAMPLES)
+    )
+
+
+def test_lost_picture_is_told_before_silence(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.mkv",
+        pictures=[grey(i) for i in range(10)],
+        sound=np.zeros(4 * 44_100, np.float32),
+        sound_codec="flac",
+    )
+    assert "silent" in refused(media.read_clip, path, at=0.5)
+    assert "no picture at 2.00 s" in refused(media.read_clip, path, at=2.0)
 
 
 def test_clip_of_an_image_and_a_sound(tmp_path: Path) -> None:
