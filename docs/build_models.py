@@ -55,7 +55,7 @@ def card(name, report, words):
         "## How it was made",
         f"- Recipe: `{own['recipe']}`, seed {made['seed']}, epoch {about['epoch']}, commit "
         f"{made['commit']}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
-        f"- Command: `{made['command']}`.",
+        f"- Command: `soundspot train {own['recipe']} train.seed={made['seed']}`.",
         f"- {size:.1f} MB of heads in half precision; the encoders come from the weights' cache.",
         *(f"- {line}" for line in words["data"]),
         "## Limits",
@@ -104,9 +104,9 @@ def _classes(name, report):
     )
     column = table["header"].index(name)
     rows = sorted(table["rows"], key=lambda row: float(row[column].split(" / ")[0]))
-    shown = ", ".join(f"{row[0]} {row[column].split(' / ')[0]}" for row in rows)
+    shown = ", ".join(f"{row[0]} {row[column].split(' / ')[0]} ({row[1]})" for row in rows)
     worst = " and ".join(row[0] for row in rows[:2])
-    return f"cIoU in % by class, worst first ({worst} fail most): {shown}."
+    return f"cIoU in % by class (and pairs), worst first ({worst} fail most): {shown}."
 
 
 def _absence(name, report, about):

@@ -48,7 +48,8 @@ def build(results: Path, readings: Path) -> str:
             parts.append(_section(name, read(path), words[name]))
     missing = [name for name in ORDER if not (results / f"{name}.json").exists()]
     if missing:
-        parts.append(f"## Not run here\n\n{words['missing'].strip()}\n")
+        names = ", ".join(f"`{name}`" for name in missing)
+        parts.append(f"## Not run here\n\n{names}. {words['missing'].strip()}\n")
     return "\n".join(parts)
 
 

@@ -30,7 +30,7 @@ from soundspot.localization import (
     hot_box,
     stretched,
 )
-from soundspot.media import Clip, probe, read_clip, read_frame, read_sound
+from soundspot.media import Clip, check_sound, probe, read_clip, read_frame, read_sound
 from soundspot.methods.method import Method
 from soundspot.methods.sspl import SSPLConfig
 from soundspot.training import checkpoints
@@ -212,6 +212,7 @@ class Localizer:
             cycles: T of a PCM model, if not the one it was trained with.
         """
         sound = path if audio is None else audio
+        check_sound(sound)
         moving = probe(path).kind == "video"
         seconds = min(length for file in (path, sound) if (length := probe(file).duration))
         events = sources.find_events(sources.listen(sound, seconds, self._classes), count)

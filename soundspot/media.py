@@ -93,6 +93,12 @@ class Clip:
     at: float | None
 
 
+def check_sound(path: str | Path) -> None:
+    """Refuse a file without sound where one is needed."""
+    if not probe(path).has_sound:
+        raise MediaError(f"{path} has no sound to locate: give a sound file (--audio).")
+
+
 def probe(path: PathLike) -> MediaInfo:
     """Say what a file holds, or raise `MediaError` if it is no readable image, sound or video."""
     path = Path(path)

@@ -73,8 +73,8 @@ def _several(job: Job, say: Say) -> None:
         raise SoundspotError("--at names one moment, --sources looks for moments: give one of them")
     if job.sources < 1:
         raise SoundspotError(f"expected a number of sources of at least 1, not {job.sources}")
-    for file in job.inputs:
-        media.probe(file)
+    media.probe(job.file)
+    media.check_sound(job.inputs[-1])
     found = load(job.model).localize_sources(job.file, job.audio, job.sources)
     figures.write_picture(job.out, figures.stack([one.picture() for one in found]))
     _report(job, {"sources": [one.summary() for one in found]}, _paragraphs(job, found), say)

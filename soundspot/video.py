@@ -27,7 +27,14 @@ from soundspot import decoding, figures
 from soundspot.errors import SoundspotError
 from soundspot.localization import heard_line, stretched, verdict
 from soundspot.localize import Localizer
-from soundspot.media import SOUND_SECONDS, MediaError, iter_frames, iter_sound, probe
+from soundspot.media import (
+    SOUND_SECONDS,
+    MediaError,
+    check_sound,
+    iter_frames,
+    iter_sound,
+    probe,
+)
 from soundspot.muxing import FORMATS, Timed, is_video_name, write_moving
 from soundspot.progress import progress
 from soundspot.sources import QUIET
@@ -167,8 +174,7 @@ def check_inputs(path: Path, audio: str | Path | None) -> float:
     info = probe(path)
     if info.kind != "video" or info.duration is None:
         raise MediaError(f"{path} is no video but {info.kind}: a video is made of a video only.")
-    if not (info if audio is None else probe(audio)).has_sound:
-        raise MediaError(f"{audio or path} has no sound to locate: give a sound file (--audio).")
+    check_sound(path if audio is None else audio)
     return info.duration
 
 

@@ -115,6 +115,13 @@ def test_several_sounds_become_rows(capsys, tmp_path, model):
     assert "at least 1, not 0" in refused(capsys, "localize", video, "--sources", "0")
 
 
+def test_several_sounds_need_a_sound(capsys, tmp_path, photo, model):
+    command = ["localize", photo, "--sources", "2", "--model", model]
+    out = ["-o", str(tmp_path / "rows.png")]
+    assert "no sound" in refused(capsys, *command, *out)
+    assert "no sound" in refused(capsys, *command, *out, "--audio", photo)
+
+
 def test_the_ending_of_a_video_makes_a_video(capsys, tmp_path, video, model):
     out, file = tmp_path / "where.mp4", tmp_path / "moments.jsonl"
     command = ["localize", video, "-o", str(out), "--model", model, "--fps-map", "1"]

@@ -145,15 +145,20 @@ def test_guidance_changes_the_scores_of_the_same_run(pairs, tables):
     assert not np.allclose(unguided.ciou, guided.ciou)
 
 
-def test_the_published_column_is_for_the_papers_training_sets(tiny_pairs):
-    def named(name, count):
-        many = (tiny_pairs.pairs[0],) * count
-        return experiments.training_set(dataclasses.replace(tiny_pairs, name=name, pairs=many))
+def test_the_published_column_is_for_the_papers_data(tiny_pairs):
+    def key(name, count, benchmark):
+        many = dataclasses.replace(tiny_pairs, name=name, pairs=(tiny_pairs.pairs[0],) * count)
+        return experiments.published_key(many, benchmark)
 
-    assert named("flickr", 10_000) == "flickr10k"
-    assert named("vggsound", 143_500) == "vggsound144k"
-    assert named("flickr", 20_000) is None
-    assert named("escvoc", 10_000) is None
+    assert key("flickr", 10_000, "flickr249") == "flickr10k/flickr"
+    assert key("vggsound", 143_500, "vggss4692") == "vggsound144k/vggss"
+    assert key("vggsound", 10_000, "flickr249") == "vggsound10k/flickr"
+    assert key("flickr", 20_000, "flickr249") is None
+    assert key("flickr", 10_000, "avs-s4") is None
+    assert key("escvoc", 10_000, "flickr249") is None
+    main = {line.label: line.published for line in experiments.find("main").lines}
+    assert main["SSPL (w/o PCM)"]["vggsound10k/flickr"] == [0.699, 0.572]
+    assert main["SSPL (w/o PCM)"]["vggsound10k/vggss"] == [0.253, 0.335]
 
 
 def test_the_printed_table_by_hand():
@@ -213,9 +218,15 @@ def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
         runs.set_exam(pairs, None, (), None)
     with pytest.raises(SoundspotError, match="--seeds 0"):
         table.reproduce(plan(pairs, seeds=0), lambda line: None)
-    with pytest.raises(SoundspotError, match="beside them"):
-        exam = runs.set_exam(pairs, pairs.root, ["escvoc-duets-val"], None)
-        table.reproduce(dataclasses.replace(plan(pairs), exam=exam), lambda line: None)
+    for wrong in (["escvoc-duets-val"], ["escvoc-val", "escvoc"]):
+        with pytest.raises(SoundspotError, match="one benchmark and, after it, its duets"):
+            runs.set_exam(pairs, pairs.root, wrong, None)
+    untestable = runs.set_exam(pairs, pairs.root, ["vggss"], tmp_path)
+    with pytest.raises(SoundspotError):
+        table.reproduce(
+            dataclasses.replace(plan(pairs, tmp_path / "new"), exam=untestable), lambda line: None
+        )
+    assert not (tmp_path / "new").exists()  # nothing was trained for it
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(SoundspotError, match="is a file"):

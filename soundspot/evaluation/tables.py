@@ -3,6 +3,7 @@
 Numbers are in %. Axes: n pairs.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -229,8 +230,8 @@ def _cycles(one: Contender) -> Table:
 
 
 def percent(value: float) -> str:
-    """A fraction in % with one digit."""
-    return f"{100 * value:.1f}"
+    """A fraction in % with one digit, halves rounded up."""
+    return f"{math.floor(1000 * value + 0.5 + 1e-9) / 10:.1f}"
 
 
 def _range(low: float, high: float) -> str:

@@ -38,6 +38,7 @@ def draw(found: Mapping[str, Any], plan: Plan, folder: Path) -> Path | None:
 def curves(found: Mapping[str, Any], path: Path) -> Path | None:
     """Success by threshold (Fig. 4), or cIoU and AUC by passes of the PCM (Fig. 6)."""
     try:
+        import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         log.warning("no figure: matplotlib is not installed (pip install 'soundspot[plots]')")
@@ -58,7 +59,8 @@ def curves(found: Mapping[str, Any], path: Path) -> Path | None:
     axes.set_title(f"{found['title']} ({found['data']})")
     axes.grid(alpha=0.3)
     axes.legend()
-    with replacing(path) as part:
+    # Named after the table, the picture's inner ids are the same whenever it is drawn.
+    with replacing(path) as part, matplotlib.rc_context({"svg.hashsalt": found["table"]}):
         figure.savefig(part, format="svg", metadata={"Date": None})
     return path
 

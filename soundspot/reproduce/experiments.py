@@ -17,6 +17,12 @@ TABLES = Path(__file__).parent / "tables"
 BASES = "bases"
 QUICK = ("train.epochs=4",)
 SIZES = {"10k": 10_000, "144k": 144_000}
+PAPER_TESTS = {
+    "flickr249": "flickr",
+    "flickr250": "flickr",
+    "vggss4692": "vggss",
+    "vggss": "vggss",
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class Line:
         quick: What differs further where results are wanted soon.
         guidance: Weight of the image-only saliency in the map (object guidance).
         only: The training set that its settings are meant for; default: any.
-        published: Training set -> cIoU and AUC of the paper.
+        published: "training set/test set" -> cIoU and AUC of the paper.
     """
 
     label: str
@@ -87,12 +93,13 @@ def recipe_of(line: Line, pairs: PairSet, seed: int, quick: bool) -> Recipe:
     return build(Recipe, {"pairs": str(pairs.root), **values})
 
 
-def training_set(pairs: PairSet) -> str | None:
-    """The paper's name of a training set, if it is one of the paper's."""
-    if pairs.name not in ("flickr", "vggsound"):
+def published_key(pairs: PairSet, benchmark: str) -> str | None:
+    """How the paper's numbers are looked up; None where the data are not the paper's."""
+    test = PAPER_TESTS.get(benchmark)
+    if test is None or pairs.name not in ("flickr", "vggsound"):
         return None
-    count = len(pairs.select("train")) + len(pairs.select("val") if "val" in pairs.splits() else [])
+    count = sum(len(pairs.select(split)) for split in ("train", "val") if split in pairs.splits())
     for name, size in SIZES.items():
         if abs(count - size) <= 0.05 * size:
-            return f"{pairs.name}{name}"
+            return f"{pairs.name}{name}/{test}"
     return None

@@ -39,6 +39,7 @@ from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
 
 RESULT = "result.json"
+DUETS = "duets"
 MORE_CYCLES = 2
 DEFAULT_BENCHMARKS = {
     "escvoc": ("escvoc", "escvoc-duets"),
@@ -89,6 +90,10 @@ def set_exam(
             f"a table of {train_on.name} needs something to be tested on: name --benchmark, "
             "--test (the pair set of its media) and --annotations"
         )
+    if DUETS in wanted[0] or len(wanted) > 2 or any(DUETS not in name for name in wanted[1:]):
+        raise SoundspotError(
+            f"a table is tested on one benchmark and, after it, its duets: not on {list(wanted)}"
+        )
     pairs = train_on if test is None else PairSet.open(test)
     return Exam(tuple(find_benchmark(name) for name in wanted), pairs, annotations)
 
@@ -135,22 +140,20 @@ def score_run(folder: Path, exam: Exam, guidance: float = 0.0, passes: bool = Fa
         passes: Whether to judge each pass of a PCM too.
     """
     model = load(folder)
-    scored = None
-    duets = None
-    for benchmark in exam.benchmarks:
-        scenes, truths = scenes_of(benchmark, exam)
-        maps = maps_of(model, exam, scenes, guidance)
+    first, *others = exam.benchmarks
+    scenes, truths = scenes_of(first, exam)
+    traced = _traced(model, exam, scenes) if passes else ()
+    scored = Scored(
+        ciou=score(maps_of(model, exam, scenes, guidance), truths)[MAIN],
+        by_cycle=tuple(score(one, truths)[MAIN] for one in traced),
+    )
+    for benchmark in others:
+        scenes, _ = scenes_of(benchmark, exam)
         sides = [scene.item.side for scene in scenes if scene.item.side is not None]
-        if sides:
-            groups = [scene.item.group for scene in scenes if scene.item.group is not None]
-            duets = mean_of_group(peak_on_side(maps, sides), groups)
-            continue
-        traced = _traced(model, exam, scenes) if passes else ()
-        by_cycle = tuple(score(one, truths)[MAIN] for one in traced)
-        scored = Scored(score(maps, truths)[MAIN], by_cycle=by_cycle)
-    if scored is None:
-        raise SoundspotError("duets say whether a model listens; name a benchmark beside them")
-    return replace(scored, duets=duets)
+        groups = [scene.item.group for scene in scenes if scene.item.group is not None]
+        peaks = peak_on_side(maps_of(model, exam, scenes, guidance), sides)
+        scored = replace(scored, duets=mean_of_group(peaks, groups))
+    return scored
 
 
 def scenes_of(benchmark: Benchmark, exam: Exam) -> tuple[list[Scene], Truths]:

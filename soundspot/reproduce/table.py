@@ -64,6 +64,10 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
         raise SoundspotError(f"a table needs at least one seed, not --seeds {plan.seeds}")
     experiment = experiments.find(plan.name)
     lines = experiments.lines_for(experiment, plan.pairs)
+    key = experiments.published_key(plan.pairs, plan.exam.benchmarks[0].name)
+    for benchmark in plan.exam.benchmarks:  # what cannot be tested is not trained
+        scenes_of(benchmark, plan.exam)
+    trivial = _trivial(plan.exam)
     total, done = len(lines) * plan.seeds, 0
     found = []
     for line in lines:
@@ -81,7 +85,7 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
         entry["recipe"] = run["recipe"]
         if experiment.gflops:
             entry["gflops"] = gflops(recipe)
-        published = (line.published or {}).get(experiments.training_set(plan.pairs) or "")
+        published = (line.published or {}).get(key or "")
         if published is not None:
             entry["published"] = {"ciou": published[0], "auc": published[1]}
         found.append(entry)
@@ -99,7 +103,7 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
         "protocol": rows.MAIN,
         "quick": plan.quick,
         "lines": found,
-        "trivial": _trivial(plan.exam),
+        "trivial": trivial,
     }
 
 
@@ -112,6 +116,7 @@ def _of_seed(seed: int, folder: Path, run: Mapping[str, Any], one: Scored) -> di
         "commit": run["provenance"]["commit"],
         "epoch": run["best_epoch"],
         "of": len(epochs),
+        "z_std": [round(one["train_z_std"], 3) for one in epochs if "train_z_std" in one],
         "seconds": round(sum(epoch["seconds"] for epoch in epochs)),
         "val": {k.removeprefix("val_"): v for k, v in chosen.items() if k.startswith("val_")},
         "ciou": ciou_at(one.ciou),
