@@ -7,9 +7,9 @@ all else to standard error. Exit codes: 0 done, 2 bad input or damaged cache, 13
 import json as jsonlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -33,6 +33,7 @@ app.command(pairs_app)
 
 Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
 Flag = Annotated[bool, Parameter(negative="")]
+EngineName = Literal["local", "ray"]
 FileOrDash = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 
 
@@ -48,26 +49,45 @@ def localize(
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
+    overlays: Flag = False,
+    engine: EngineName | None = None,
+    jobs: int | None = None,
 ) -> None:
     """Show where the sound of a video comes from, or a sound file's in a photograph.
 
     The name of the output decides: a picture shows one moment, or with --sources one moment for
     each sound; a video shows the heat map move, with the sound, which ends with the pictures.
+    Of a folder or a list of files each is localised, at its middle, to lines of JSON and maps.
 
     Args:
-        file: A video with sound, or an image (then --audio is needed).
+        file: A video with sound, or an image (then --audio is needed); or a folder, or a list of
+            files, one path a line (.txt) or in the first column (.csv).
         audio: A sound file to locate, in place of the video's own sound.
         at: Seconds into the video; default: its middle.
         out: Picture (.png, .jpg, .webp) or video (.mp4, .mov, .mkv, .webm) to write; default:
-            FILE-soundspot.png in this folder.
+            FILE-soundspot.png in this folder. For a folder or list, the folder to write.
         model: A model's name, a .safetensors checkpoint or a training run's folder.
         json: File for box, score, labels and map as JSON, for a video one line a map; - is
             standard output.
         sources: Tell up to so many sounds apart by time, and make a map of each.
         fps_map: How many maps to make a second of a video; default: 4.
+        overlays: Draw the map of every file over its frame.
+        engine: Who works on many files: processes of this machine (local) or of a cluster (ray).
+        jobs: How many processes for many files; default: one a core.
     """
-    from soundspot import showing
+    from soundspot import batch, showing
+    from soundspot.engines import Engine
 
+    if batch.is_batch(file):
+        one = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
+        _refuse(one | {"--sources": sources != 1}, f"one file, but {file} stands for many")
+        if out is None:
+            raise SoundspotError(f"{file} stands for many files: name a folder for them with -o")
+        crew = Engine(engine or "local", jobs)
+        batch.run(batch.Job(file, out, model, overlays, crew), _say)
+        return
+    many = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
+    _refuse(many, f"a folder or list of many files, which {file} is not")
     place = out or Path(f"{file.stem}-soundspot.png")
     job = showing.Job(file, audio, place, model, json, at, sources, fps_map)
     showing.run(job, _say)
@@ -83,6 +103,35 @@ def demo(*, out: Out = None) -> None:
     from soundspot import demo
 
     demo.run(out or Path("out"), _say)
+
+
+@app.command
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    model: Annotated[list[str] | None, Parameter(negative="")] = None,
+    max_seconds: float = 120.0,
+    max_mb: int = 200,
+) -> None:
+    """Serve a web page: drop a video, see what sounds, compare two sounds or models.
+
+    Args:
+        host: Address to listen at; the default reaches this computer only.
+        port: Port to listen at.
+        model: A model's name, checkpoint or run folder; may be given several times. Default: the
+            trained models that ship.
+        max_seconds: Length of a video or sound that is taken.
+        max_mb: Size of a file that is taken, in MB.
+    """
+    try:
+        from soundspot.web.app import run
+    except ImportError as error:
+        raise SoundspotError(
+            f"the web page needs gradio ({error}): pip install 'soundspot[demo]'"
+        ) from error
+
+    run(_say, host, port, model or (), {"seconds": max_seconds, "upload_mb": max_mb})
 
 
 @pairs_app.command
@@ -120,7 +169,14 @@ def pack_pairs(folder: Path, out: Path, /) -> None:
 
 
 @app.command
-def encode(folder: Path, /, *settings: str, recipe: Path | None = None) -> None:
+def encode(
+    folder: Path,
+    /,
+    *settings: str,
+    recipe: Path | None = None,
+    engine: EngineName = "local",
+    jobs: int | None = None,
+) -> None:
     """Compute the frozen features of a pair set once, so that training takes seconds.
 
     Kill it and start it again as you like; several processes share the work.
@@ -129,12 +185,16 @@ def encode(folder: Path, /, *settings: str, recipe: Path | None = None) -> None:
         folder: The pair set.
         settings: Such as views=4 or audio=vggish.
         recipe: Take encoders and views from this recipe.
+        engine: Who computes: this machine (local) or a cluster (ray).
+        jobs: Processes; default: this one with all its threads, or all that the cluster has.
     """
     from soundspot.encoding import encode_with_bar
+    from soundspot.engines import Engine
     from soundspot.pairs import PairSet
     from soundspot.training.recipe import read_features
 
-    encode_with_bar(PairSet.open(folder), read_features(recipe, settings), _say)
+    crew = Engine(engine, 1 if engine == "local" and jobs is None else jobs)
+    encode_with_bar(PairSet.open(folder), read_features(recipe, settings), _say, crew)
 
 
 @app.command
@@ -365,6 +425,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain("interrupted")
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _refuse(options: Mapping[str, object], what: str) -> None:
+    """Refuse options that were given and mean nothing here."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            raise SoundspotError(f"{name} is for {what}")
 
 
 def _say(line: str) -> None:

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -60,21 +60,22 @@ class How:
     """How to go about it.
 
     Attributes:
+        engine: Processes of this machine (local) or of a cluster (ray).
         jobs: Processes; default: one a core.
         tar: Store the media in tar shards, as WebDataset reads them, not in one file each.
         strict: Exit code 2 if anything is lost.
     """
 
+    engine: Literal["local", "ray"] = "local"
     jobs: int | None = None
     tar: Flag = False
     strict: Flag = False
 
     def work(self) -> "Work":
-        """Fill in the number of processes."""
-        from soundspot.engines import cores
+        """The same without what only the report needs."""
         from soundspot.prepare import Work
 
-        return Work(cores() if self.jobs is None else self.jobs, self.tar)
+        return Work(self.jobs, self.tar, self.engine)
 
 
 WHICH, SPLIT, HOW = Which(), Split(), How()

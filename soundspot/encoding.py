@@ -1,9 +1,10 @@
 """Compute the frozen features of a pair set once: shards that can be killed, resumed and shared."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
+from soundspot import engines
 from soundspot.encoders import ENCODERS
+from soundspot.engines import ALONE, Engine
+from soundspot.errors import SoundspotError
 from soundspot.features import (
     CODE_VERSION,
     DESCRIPTION,
@@ -82,6 +86,7 @@ def encode(
     folder: Path,
     spec: FeatureSpec,
     advance: Callable[[int], None] = lambda done: None,
+    engine: Engine = ALONE,
 ) -> FeatureCache:
     """Compute what is missing of a cache; safe to kill, to repeat and to run in parallel.
 
@@ -89,13 +94,25 @@ def encode(
         pairs: The pair set.
         folder: The cache.
         spec: What to compute.
-        advance: Told after every batch how many views or sounds it held.
+        advance: Told after every batch or shard how many views or sounds it held.
+        engine: Who computes; others than this process take a shard at a time.
     """
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     encoders = load_encoders(spec, device)
     todo = plan(pairs)
     _describe(folder, pairs, spec, encoders.digest, todo)
     shards = list(_shards(folder, pairs, spec, encoders, todo))
+    if engine == ALONE:
+        _write_here(shards, advance)
+    else:
+        load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec)
+        names = [shard.path.name for shard in shards]
+        for rows in engines.run_loaded(load, names, engine, _crash):
+            advance(rows)
+    return FeatureCache.open(folder, pairs, spec, encoders.digest)
+
+
+def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> None:
     # Two rounds: the first takes whatever no other process holds, the second waits for the rest.
     for wait in (False, True):
         for shard in shards:
@@ -106,7 +123,31 @@ def encode(
                     advance(shard.shape[0] if not wait else 0)
                 else:
                     _write_shard(shard, advance)
-    return FeatureCache.open(folder, pairs, spec, encoders.digest)
+
+
+def _load_maker(root: Path, folder: Path, spec: FeatureSpec) -> Callable[[str], int]:
+    """What another process needs to make shards by their names: encoders of its own."""
+    encoders, pairs = load_encoders(spec), PairSet.open(root)
+    todo = plan(pairs)
+    # It may be on a machine with other weights, or see another copy of the pair set.
+    refuse_stale(folder / DESCRIPTION, _description(pairs, spec, encoders.digest, todo))
+    shards = _shards(folder, pairs, spec, encoders, todo)
+    return partial(_make_shard, {shard.path.name: shard for shard in shards})
+
+
+def _make_shard(shards: Mapping[str, _Shard], name: str) -> int:
+    shard = shards[name]
+    with _claimed(shard.path, wait=True):
+        if not shard.path.exists():
+            _write_shard(shard, lambda done: None)
+    return shard.shape[0]
+
+
+def _crash(name: str) -> int:
+    raise SoundspotError(
+        f"the process that computed {name} died (out of memory?); "
+        "the same command goes on where it stopped"
+    )
 
 
 def size_on_disk(spec: FeatureSpec, todo: Plan) -> int:
@@ -221,13 +262,16 @@ def _claimed(path: Path, wait: bool) -> Iterator[bool]:
         yield False
 
 
-def encode_with_bar(pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None]) -> None:
+def encode_with_bar(
+    pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None], engine: Engine = ALONE
+) -> None:
     """Encode into the pair set's own folder, saying first how big it will be.
 
     Args:
         pairs: The pair set.
         spec: What to compute.
         say: Told what happens, a line at a time.
+        engine: Who computes.
     """
     todo, place = plan(pairs), cache_folder(pairs, spec)
     total = views_and_sounds(spec, todo)
@@ -241,5 +285,5 @@ def encode_with_bar(pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None
         disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task("", total=total)
-        encode(pairs, place, spec, advance=lambda done: bar.advance(task, done))
+        encode(pairs, place, spec, lambda done: bar.advance(task, done), engine)
     say(f"complete: {place}")

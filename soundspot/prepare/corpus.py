@@ -1,9 +1,10 @@
 """Items of a corpus -> a pair set: every one is tried, by as many processes as allowed.
 
 Processes only read; this one alone writes, in the items' order. So the output does not depend on
-the number of processes, nor on where a run was killed.
+the engine, nor on the number of processes, nor on where a run was killed.
 """
 
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from soundspot import engines
+from soundspot.engines import Engine, EngineName
+from soundspot.errors import SoundspotError
 from soundspot.manifest import Pair
 from soundspot.prepare.clips import Item, Outcome, crash, prepare_one
 from soundspot.prepare.shards import store_shards
@@ -44,12 +47,14 @@ class Work:
     """How to go about it; no pair depends on it.
 
     Attributes:
-        jobs: Number of processes.
+        jobs: Number of processes; None for one a core.
         tar: Store the media in tar shards instead of one file each.
+        engine: Where the processes are.
     """
 
-    jobs: int = 1
+    jobs: int | None = 1
     tar: bool = False
+    engine: EngineName = "local"
 
 
 HERE = Work()
@@ -61,7 +66,8 @@ def carry_out(plan: Plan, out: Path, work: Work) -> Summary:
     writer = PairWriter(out, plan.name, "event", {**plan.rules, **layout})
     seen = None if plan.copies else dict[str, str]()
     judge = partial(_judge, seen)
-    read = partial(_read, plan.source, None if work.tar else out, work.jobs)
+    engine = Engine(work.engine, work.jobs)
+    read = partial(_read, plan.source, None if work.tar else out, engine)
     with writer.locked():
         if work.tar:
             outcomes = store_shards(plan.source, plan.items, out, read, judge)
@@ -79,9 +85,21 @@ def carry_out(plan: Plan, out: Path, work: Work) -> Summary:
         return writer.finish(pairs, (), [*entries, *plan.notes])
 
 
-def _read(source: Path, stored: Path | None, jobs: int, items: Iterable[Item]) -> Iterator[Outcome]:
-    work = partial(prepare_one, source=source, stored=stored)
-    return engines.run(work, items, jobs, crash)
+def _read(
+    source: Path, stored: Path | None, engine: Engine, items: Iterable[Item]
+) -> Iterator[Outcome]:
+    # Another machine may see the same files, but is in no folder of ours.
+    there = None if stored is None else stored.absolute()
+    work = partial(_prepare_there, source=source.absolute(), stored=there)
+    return engines.run(work, items, engine, crash)
+
+
+def _prepare_there(item: Item, source: Path, stored: Path | None) -> Outcome:
+    """Prepare an item, but not where the whole corpus seems to be missing."""
+    for folder in (source, stored):
+        if folder is not None and not folder.is_dir():
+            raise SoundspotError(f"{platform.node()} does not see {folder}: every machine must")
+    return prepare_one(item, source, stored)
 
 
 def _judge(seen: dict[str, str] | None, item: Item, outcome: Outcome) -> Outcome:
