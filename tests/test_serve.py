@@ -473,7 +473,8 @@ def test_a_client_takes_its_files_with_it(server: str, tmp_path: Path, monkeypat
     api, before = f"{server}gradio_api", set(_root().rglob("*"))
     file = clip(tmp_path / "gone.mp4").read_bytes()
     with httpx.stream("GET", f"{api}/heartbeat/visitor", timeout=60) as beat:
-        assert next(beat.iter_text()).startswith("data: ALIVE")
+        beats = beat.iter_text()  # the connection lives as long as this does
+        assert next(beats).startswith("data: ALIVE")
         (path,) = httpx.post(f"{api}/upload", files={"files": ("gone.mp4", file)}).json()
         data = {"path": path, "meta": {"_type": "gradio.FileData"}}
         call = httpx.post(

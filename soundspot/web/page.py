@@ -28,6 +28,7 @@ FOLLOW = """
 }
 """
 CSS = """
+main, .gradio-container { width: 100% !important; }
 .gradio-container { max-width: 1180px !important; margin: 0 auto !important; }
 #wave svg { width: 100%; height: 64px; display: block; border-radius: 6px;
   background: var(--background-fill-secondary); }
