@@ -188,7 +188,8 @@ def _connected(ray: Any, jobs: int | None, cores: int) -> Iterator[int]:
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         place = f"at RAY_ADDRESS={address}" if address else "here"
-        raise SoundspotError(f"no Ray cluster {place} ({reason})") from error
+        token = "; it may want its token in RAY_AUTH_TOKEN" if address else ""
+        raise SoundspotError(f"no Ray cluster {place} ({reason}){token}") from error
     try:
         if address:
             _check_nodes(ray)
