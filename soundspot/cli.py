@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from soundspot import __version__
 from soundspot.cli_prepare import prepare_app
+from soundspot.cli_weights import weights_app
 from soundspot.errors import SoundspotError
 
 app = App(
@@ -25,7 +26,6 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
-weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
 app.command(weights_app)
 app.command(prepare_app)
 pairs_app = App(name="pairs", help="Look at a pair set.")
@@ -333,68 +333,6 @@ def audit(
         write_ids(out, found.clean_train)
         _say(f"clean list: {out}")
     return 2 if strict and (found.leaked or found.alike) else 0
-
-
-@weights_app.command(name="list")
-def list_weights() -> None:
-    """Show every name, its licence, its sources and whether it is in the cache."""
-    from soundspot import weights
-
-    for entry in weights.list_entries():
-        state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
-        _say(f"{entry.name:<16} {state:<18} {entry.description}")
-        for line in (f"licence: {entry.licence}", *entry.sources):
-            _say(f"    {line}")
-
-
-@weights_app.command
-def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
-    """Bring weights into the cache and convert them.
-
-    Args:
-        name: As `soundspot weights list` shows it.
-        force: Mend what is damaged.
-        url: Another address of the same public file.
-    """
-    from soundspot import weights
-
-    _say(str(weights.fetch(name, url=url, force=force)))
-
-
-@weights_app.command
-def add(name: str, file: Path, /) -> None:
-    """Put a file of yours into the cache, if it is the public one.
-
-    Args:
-        name: As `soundspot weights list` shows it.
-        file: The weights as published, or the archive that holds them.
-    """
-    from soundspot import weights
-
-    _say(str(weights.add(name, file)))
-
-
-@weights_app.command
-def path(name: str, /) -> None:
-    """Say where the cache holds weights.
-
-    Args:
-        name: As `soundspot weights list` shows it.
-    """
-    from soundspot import weights
-
-    _say(str(weights.path(name)))
-
-
-@weights_app.command
-def verify() -> int:
-    """Check every byte in the cache; exit code 2 if something is damaged."""
-    from soundspot import weights
-
-    statuses = weights.verify()
-    for status in statuses:
-        _say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
-    return 2 if any(status.problem for status in statuses) else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,14 +20,13 @@ from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from soundspot.config import build, nearest, override, plain
+from soundspot.config import build, override, plain
 from soundspot.encoders import build_encoder
-from soundspot.errors import SoundspotError
-from soundspot.features import Batch, FeatureSpec
-from soundspot.localize import MODELS, UNTRAINED, model_names
+from soundspot.features import Batch
+from soundspot.localize import read_model
 from soundspot.media import SOUND_SAMPLES
 from soundspot.pcm import PCM
-from soundspot.training.checkpoints import Card, build_method, load
+from soundspot.training.checkpoints import build_method
 from soundspot.training.recipe import Recipe, read_recipe
 from soundspot.views import VIEW_SIZE
 
@@ -283,19 +282,6 @@ def read_subject(words: Sequence[str]) -> Recipe:
     chosen, *settings = words
     if Path(chosen).suffix in (".yaml", ".yml"):
         return read_recipe(Path(chosen), settings)
-    card = _read_card(chosen)
+    card = read_model(chosen)[1]
     values = {"method": card.method, "model": card.config, "features": plain(card.features)}
     return build(Recipe, override({"pairs": ".", **values}, settings))
-
-
-def _read_card(chosen: str) -> Card:
-    if chosen in UNTRAINED:
-        return Card("sspl", plain(UNTRAINED[chosen]), FeatureSpec(), trained=False)
-    shipped = MODELS / f"{chosen}.safetensors"
-    path = shipped if shipped.is_file() else Path(chosen)
-    if not path.exists():
-        raise SoundspotError(
-            f"no recipe or model {chosen!r}: {nearest(chosen, model_names())}, "
-            "or the path of a recipe (.yaml), of a checkpoint or of a training run's folder"
-        )
-    return load(path)[1]

@@ -301,7 +301,7 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
     """
     place = _device(device)
     chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
-    method, card = _read_model(str(chosen))
+    method, card = read_model(str(chosen))
     if not card.trained:
         log.warning(
             "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that the whole "
@@ -330,7 +330,8 @@ def _shipped() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.safetensors"))
 
 
-def _read_model(chosen: str) -> tuple[Method, Card]:
+def read_model(chosen: str) -> tuple[Method, Card]:
+    """The trained part of a model, by any name that `load` takes, and its card."""
     if chosen in UNTRAINED:
         return _untrained(UNTRAINED[chosen])
     if chosen in _shipped():

@@ -250,7 +250,7 @@ def test_the_table_shows_every_part_and_the_total(capsys):
     ("words", "message"),
     [
         (["none.yaml"], "no recipe at none.yaml"),
-        (["nobody"], "no recipe or model 'nobody'"),
+        (["nobody"], "no model 'nobody'"),
         (["untrained-ssp"], "did you mean 'untrained-sspl'"),
         (["model.cycle=3"], "did you mean 'cycles'"),
         (["model.cycles=0"], "at least 1"),
