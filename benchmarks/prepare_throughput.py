@@ -39,11 +39,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soundspot import media
-from soundspot.engines import cores
-from soundspot.prepare.clips import Item
-from soundspot.prepare.corpus import Plan, Work, carry_out
-from soundspot.prepare.writer import squash
+from soundspot.data.items import Item
+from soundspot.data.preparation import Plan, Work, run_plan
+from soundspot.data.writer import squash
+from soundspot.media import clips as media
+from soundspot.parallel.engines import cores
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
 SIZES = {"10k": 10_000, "144k": 144_000, "2M": 2_000_000}
@@ -105,7 +105,7 @@ def run_ffmpeg(
 def run_ours(jobs: int, tar: bool, videos: list[tuple[Path, float]], out: Path) -> None:
     items = [Item(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
     plan = Plan("benchmark", videos[0][0].parent, {}, items, copies=True)
-    summary = carry_out(plan, out, Work(jobs, tar))
+    summary = run_plan(plan, out, Work(jobs, tar))
     assert not summary.losses, summary.losses[0]
 
 

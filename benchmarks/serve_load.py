@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from gradio_client import Client, handle_file
 
-from soundspot import media
+from soundspot.media import clips as media
 
 SECONDS, FPS, WIDTH, HEIGHT = 4, 10, 640, 360
 

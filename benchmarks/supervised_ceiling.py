@@ -19,16 +19,16 @@ import torch.nn.functional as F
 from rich.console import Console
 from torch import nn
 
+from soundspot.data.pair_set import PairSet, draw_sounds
+from soundspot.encoders.views import IMAGENET_MEAN, IMAGENET_STD, random_view, view_generator
 from soundspot.evaluation.intervals import bootstrap
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
-from soundspot.features import FeatureCache, FeatureSpec, cache_folder
-from soundspot.methods.contrastive import Contrastive, ContrastiveConfig
-from soundspot.pairs import PairSet, draw_sounds
+from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.training.provenance import git_commit
-from soundspot.views import IMAGENET_MEAN, IMAGENET_STD, random_view, view_generator
 
 BATCH = 128
 CELL = 16  # pixels of a view under one location of the grid

@@ -19,12 +19,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from soundspot.encoders import build_encoder
-from soundspot.encoding import encode
-from soundspot.features import Batch, FeatureCache, FeatureSpec, cache_folder
-from soundspot.methods.sspl import SSPL, SSPLConfig
-from soundspot.pairs import Pair, PairSet
-from soundspot.prepare import PairWriter
+from soundspot.data.corpora import PairWriter
+from soundspot.data.pair_set import Pair, PairSet
+from soundspot.encoders.table import build_encoder
+from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.encoding import encode
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.data import TrainingData, batches
 from soundspot.training.optimiser import make_optimiser
 from soundspot.training.recipe import TrainConfig

@@ -1,4 +1,4 @@
-"""Write the model cards in soundspot/models from what was measured, so that no number is typed.
+"""Write the model cards in soundspot/pretrained from what was measured, so that no number is typed.
 
     python docs/build_models.py
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from soundspot.evaluation.tables import percent
-from soundspot.files import write_text
+from soundspot.common.files import write_text
+from soundspot.evaluation.report.tables import percent
 
 ROOT = Path(__file__).parents[1]
-MODELS = ROOT / "soundspot" / "models"
+MODELS = ROOT / "soundspot" / "pretrained"
 RESULTS = ROOT / "results" / "models_escvoc.json"
 SEEDS = ROOT / "results" / "models_other_seeds.json"
 WORDS = ROOT / "docs" / "models.yaml"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from soundspot.files import write_text
+from soundspot.common.files import write_text
 from soundspot.reproduce.drawing import curves
 from soundspot.reproduce.table import as_table, read
 

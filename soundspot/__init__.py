@@ -12,13 +12,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
-    from soundspot.localization import Localization
-    from soundspot.localize import Localizer, load, model_names
-    from soundspot.video import render_video
+    from soundspot.inference.localization import Localization
+    from soundspot.inference.localizer import Localizer, load, model_names
+    from soundspot.inference.video import render_video
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -34,11 +34,11 @@ __all__ = [
 
 # What needs torch is imported when it is first asked for, so that `import soundspot` is quick.
 _LATER = {
-    "Localization": "soundspot.localization",
-    "Localizer": "soundspot.localize",
-    "load": "soundspot.localize",
-    "model_names": "soundspot.localize",
-    "render_video": "soundspot.video",
+    "Localization": "soundspot.inference.localization",
+    "Localizer": "soundspot.inference.localizer",
+    "load": "soundspot.inference.localizer",
+    "model_names": "soundspot.inference.localizer",
+    "render_video": "soundspot.inference.video",
 }
 
 
@@ -61,7 +61,7 @@ def train(
         1
     """
     from soundspot.evaluation.validation import validate
-    from soundspot.figures import training_curves
+    from soundspot.inference.figures import training_curves
     from soundspot.training.loop import train as go
     from soundspot.training.recipe import read_recipe
 
@@ -102,7 +102,7 @@ def evaluate(
         >>> done.results[0].coverage
         'evaluated 5 of 331 pairs'
     """
-    from soundspot.evaluation import report
+    from soundspot.evaluation.report import write as report
     from soundspot.evaluation.runner import Job
     from soundspot.evaluation.runner import evaluate as run
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 import soundspot
-from soundspot import media
-from soundspot.encoding import encode_with_bar
-from soundspot.localize import Localizer, load
-from soundspot.pairs import PairSet
+from soundspot.data.pair_set import PairSet
+from soundspot.features.encoding import encode_with_bar
+from soundspot.inference.localizer import Localizer, load
+from soundspot.inference.video import render_video
+from soundspot.media import clips as media
 from soundspot.training.recipe import read_features
-from soundspot.video import render_video
 
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)

@@ -22,7 +22,7 @@ def test_the_page_of_results_is_up_to_date():
     assert (ROOT / "docs" / "results.md").read_text() == built, "run python docs/build_results.py"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "soundspot" / "models").glob("*.safetensors")))
+@pytest.mark.parametrize("path", sorted((ROOT / "soundspot" / "pretrained").glob("*.safetensors")))
 def test_every_model_has_an_up_to_date_card(path):
     module = script("build_models")
     report = json.loads(module.RESULTS.read_text())
@@ -31,7 +31,7 @@ def test_every_model_has_an_up_to_date_card(path):
 
 
 def test_models_stay_small():
-    sizes = [p.stat().st_size for p in (ROOT / "soundspot" / "models").glob("*.safetensors")]
+    sizes = [p.stat().st_size for p in (ROOT / "soundspot" / "pretrained").glob("*.safetensors")]
     assert 0 < sum(sizes) < 40e6
 
 

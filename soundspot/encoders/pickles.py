@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 
 # What a damaged pickle raises, beside UnpicklingError, depends on the byte that is wrong.
 DAMAGE = (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 
 FILE_IDENTIFIER = b"TFL3"
 LAYER_KINDS = {3: "conv", 4: "depthwise", 9: "linear"}  # BuiltinOperator: the ones with weights

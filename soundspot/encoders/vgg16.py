@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.common.errors import SoundspotError
 from soundspot.encoders.pickles import read_arrays, read_tensors
-from soundspot.errors import SoundspotError
 
 CHANNELS = 512
 STRIDE = 16

@@ -7,8 +7,8 @@ c channels, h frames, w mel bands.
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.encoders.logmel import VGGISH_LOGMEL, log_mel_patches, stretch
 from soundspot.encoders.pickles import read_tensors
-from soundspot.logmel import VGGISH_LOGMEL, log_mel_patches, stretch
 
 CHANNELS = 128
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool: 96x64 -> 6x4.

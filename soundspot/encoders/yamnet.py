@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch
 from soundspot.encoders.tflite import Layer, read_layers
-from soundspot.errors import SoundspotError
-from soundspot.logmel import YAMNET_LOGMEL, log_mel_patches, stretch
 
 CHANNELS = 1024
 CLASSES = 521

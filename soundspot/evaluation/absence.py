@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor, stack
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.listening import Extended, extended
 from soundspot.evaluation.metrics import truth_maps
 from soundspot.evaluation.predictions import Features, Scene
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
-from soundspot.features import FeatureCache
-from soundspot.localize import Localizer
-from soundspot.pairs import PairSet
+from soundspot.features.cache import FeatureCache
+from soundspot.inference.localizer import Localizer
 
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
 NOISES = 16  # different draws of white noise; frames take turns
@@ -158,7 +158,7 @@ def _with_negatives(
     noise: Float[Tensor, "k p a"],
     cycles: int | None,
 ) -> Detections:
-    strangers = draw_strangers(scenes)
+    strangers = draw_negative_sounds(scenes)
     frames = [_known(scene.frame) for scene in scenes]
     heard = [
         noise[i // 2 % len(noise)] if sound is None else features.sound([sound])[0]
@@ -174,7 +174,7 @@ def _with_negatives(
     )
 
 
-def draw_strangers(scenes: Sequence[Scene], seed: int = 0) -> list[str | None]:
+def draw_negative_sounds(scenes: Sequence[Scene], seed: int = 0) -> list[str | None]:
     """For every other scene the sound of another class; None, for noise, elsewhere."""
     rng = np.random.default_rng(seed)
     drawn: list[str | None] = []

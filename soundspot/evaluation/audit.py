@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import atomic_write
 from soundspot.evaluation.benchmarks import Item
-from soundspot.files import replacing
 
 WAVES = 16  # frequencies a side that the hash looks at
 NEAR = 32
@@ -137,7 +137,7 @@ def write_ids(path: Path, ids: Iterable[str]) -> None:
     data = "".join(f"{id}\n" for id in ids).encode()
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # no time stamp: the same list is the same file
-    with replacing(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(data)
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from soundspot.config import choose
-from soundspot.errors import SoundspotError
+from soundspot.common.config import choose
+from soundspot.common.errors import SoundspotError
+from soundspot.data.manifest import Box
 from soundspot.evaluation.listening import Side
 from soundspot.evaluation.metrics import Truths, is_degenerate, truth_maps
-from soundspot.manifest import Box
 
 Boxes = tuple[tuple[Box, ...], ...]
 

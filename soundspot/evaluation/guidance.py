@@ -6,7 +6,7 @@ Axes: n pairs, h w the map as a model made it.
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 
 
 def check_weight(weight: float) -> None:

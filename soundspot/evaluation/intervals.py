@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import pair_auc
 
 RESAMPLES = 10_000

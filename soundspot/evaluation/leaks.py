@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.common.progress import progress
+from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation import benchmarks
 from soundspot.evaluation.audit import (
     AuditReport,
@@ -20,8 +22,6 @@ from soundspot.evaluation.audit import (
     read_ids,
 )
 from soundspot.evaluation.benchmarks import Item
-from soundspot.pairs import Pair, PairSet
-from soundspot.progress import progress
 
 
 def find_leaks(

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import Truths
 from soundspot.evaluation.protocols import is_flat
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from soundspot.errors import SoundspotError
-from soundspot.manifest import Box
+from soundspot.common.errors import SoundspotError
+from soundspot.data.manifest import Box
 
 SIZE = 224
 """Side of the square on which every map is judged, in pixels."""

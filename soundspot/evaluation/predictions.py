@@ -16,16 +16,16 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.common.progress import progress
+from soundspot.data.pair_set import ItemError, PairSet
+from soundspot.encoders.views import evaluation_view
 from soundspot.evaluation import benchmarks, trivial
 from soundspot.evaluation.benchmarks import Benchmark, Item
 from soundspot.evaluation.validation import side_of
-from soundspot.features import FeatureCache, FeatureSpec, cache_folder
-from soundspot.localize import Localizer
-from soundspot.media import SOUND_SAMPLES
-from soundspot.pairs import ItemError, PairSet
-from soundspot.progress import progress
-from soundspot.views import evaluation_view
+from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.inference.localizer import Localizer
+from soundspot.media.clips import SOUND_SAMPLES
 
 ESCVOC_SPLITS: Mapping[str, str] = {
     "escvoc": "test",

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import Truths, areas, ciou
 
 CHUNK = 4  # maps at a time: their pixels stay in the processor's cache

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import absence, predictions, rows
 from soundspot.evaluation.absence import Absence
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find, flaws
@@ -24,9 +25,8 @@ from soundspot.evaluation.metrics import Truths
 from soundspot.evaluation.predictions import Encoded, Features, SavedMaps, Scene
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
-from soundspot.features import FeatureSpec
-from soundspot.localize import Localizer, load
-from soundspot.pairs import PairSet
+from soundspot.features.cache import FeatureSpec
+from soundspot.inference.localizer import Localizer, load
 
 ESCVOC = Path("data/escvoc")
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation.listening import Side, peak_on_side
 from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
 from soundspot.evaluation.protocols import score
-from soundspot.features import FeatureCache
-from soundspot.methods.method import Method
-from soundspot.pairs import Pair, PairSet
+from soundspot.features.cache import FeatureCache
+from soundspot.model.methods.method import Method
 
 BATCH = 64
 

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
+from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.protocols import evaluation_maps
-from soundspot.figures import GREEN, overlay, write_picture
-from soundspot.files import replacing
-from soundspot.localize import load
+from soundspot.inference.figures import GREEN, overlay, write_picture
+from soundspot.inference.localizer import load
 from soundspot.reproduce.runs import maps_of, scenes_of
 from soundspot.reproduce.table import Plan
 
@@ -60,7 +60,7 @@ def curves(found: Mapping[str, Any], path: Path) -> Path | None:
     axes.grid(alpha=0.3)
     axes.legend()
     # Named after the table, the picture's inner ids are the same whenever it is drawn.
-    with replacing(path) as part, matplotlib.rc_context({"svg.hashsalt": found["table"]}):
+    with atomic_write(path) as part, matplotlib.rc_context({"svg.hashsalt": found["table"]}):
         figure.savefig(part, format="svg", metadata={"Date": None})
     return path
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from soundspot.config import build, nearest, override, read_yaml
-from soundspot.errors import SoundspotError
-from soundspot.pairs import PairSet
+from soundspot.common.config import from_dict, nearest, override, read_yaml
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.training.recipe import Recipe
 
 TABLES = Path(__file__).parent / "tables"
@@ -76,7 +76,7 @@ def find(name: str) -> Experiment:
     """A table or figure by its name."""
     if name not in names():
         raise SoundspotError(f"unknown table {name!r}: {nearest(name, names())}")
-    return build(Experiment, read_yaml(TABLES / f"{name}.yaml"))
+    return from_dict(Experiment, read_yaml(TABLES / f"{name}.yaml"))
 
 
 def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
@@ -90,7 +90,7 @@ def recipe_of(line: Line, pairs: PairSet, seed: int, quick: bool) -> Recipe:
     base = bases.get(pairs.name, bases["flickr"])[line.base]
     hurried = QUICK + line.quick if quick else ()
     values = override(base, [*line.settings, *hurried, f"train.seed={seed}"])
-    return build(Recipe, {"pairs": str(pairs.root), **values})
+    return from_dict(Recipe, {"pairs": str(pairs.root), **values})
 
 
 def published_key(pairs: PairSet, benchmark: str) -> str | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from soundspot.errors import SoundspotError
-from soundspot.files import write_text
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_text
 from soundspot.reproduce.drawing import draw
 from soundspot.reproduce.table import Plan, as_table, reproduce
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.config import build, unusual
-from soundspot.encoding import encode_with_bar
-from soundspot.errors import SoundspotError
+from soundspot.common.config import from_dict, non_defaults
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.benchmarks import Benchmark
 from soundspot.evaluation.benchmarks import find as find_benchmark
@@ -30,11 +30,11 @@ from soundspot.evaluation.predictions import Encoded, Features, Scene
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.validation import validate
-from soundspot.features import FeatureCache, cache_folder
-from soundspot.figures import training_curves
-from soundspot.localize import Localizer, load
-from soundspot.methods import METHODS
-from soundspot.pairs import PairSet
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.encoding import encode_with_bar
+from soundspot.inference.figures import training_curves
+from soundspot.inference.localizer import Localizer, load
+from soundspot.model.methods import METHODS
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
 
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Exam:
+class TestSet:
     """What every run of a table is tested on.
 
     Attributes:
@@ -82,7 +82,7 @@ class Scored:
 
 def set_exam(
     train_on: PairSet, test: Path | None, benchmarks: Sequence[str], annotations: Path | None
-) -> Exam:
+) -> TestSet:
     """The test set of a training set; ESC-VOC brings its own."""
     wanted = tuple(benchmarks) or DEFAULT_BENCHMARKS.get(train_on.name)
     if wanted is None or (test is None and train_on.name != "escvoc"):
@@ -95,13 +95,13 @@ def set_exam(
             f"a table is tested on one benchmark and, after it, its duets: not on {list(wanted)}"
         )
     pairs = train_on if test is None else PairSet.open(test)
-    return Exam(tuple(find_benchmark(name) for name in wanted), pairs, annotations)
+    return TestSet(tuple(find_benchmark(name) for name in wanted), pairs, annotations)
 
 
 def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
     """Where a recipe's run is: the same for whatever table asks for it."""
-    model = unusual(build(METHODS[recipe.method].config, recipe.model))
-    content = unusual(recipe) | {"pairs": pairs.fingerprint(), "model": model}
+    model = non_defaults(from_dict(METHODS[recipe.method].config, recipe.model))
+    content = non_defaults(recipe) | {"pairs": pairs.fingerprint(), "model": model}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return root / f"{recipe.method}-{digest[:10]}"
 
@@ -130,7 +130,7 @@ def _encode_missing(pairs: PairSet, recipe: Recipe, say: Callable[[str], None]) 
         encode_with_bar(pairs, recipe.features, say)
 
 
-def score_run(folder: Path, exam: Exam, guidance: float = 0.0, passes: bool = False) -> Scored:
+def score_run(folder: Path, exam: TestSet, guidance: float = 0.0, passes: bool = False) -> Scored:
     """Judge the best epoch of a run (chosen on validation data) on the test set.
 
     Args:
@@ -156,7 +156,7 @@ def score_run(folder: Path, exam: Exam, guidance: float = 0.0, passes: bool = Fa
     return scored
 
 
-def scenes_of(benchmark: Benchmark, exam: Exam) -> tuple[list[Scene], Truths]:
+def scenes_of(benchmark: Benchmark, exam: TestSet) -> tuple[list[Scene], Truths]:
     """The pairs of a benchmark with a visible source whose media are there, and their truth."""
     scenes, missing = predictions.find_scenes(benchmark, exam.pairs, exam.annotations)
     scenes = [scene for scene in scenes if scene.item.visible]
@@ -168,7 +168,7 @@ def scenes_of(benchmark: Benchmark, exam: Exam) -> tuple[list[Scene], Truths]:
 
 
 def maps_of(
-    model: Localizer, exam: Exam, scenes: Sequence[Scene], guidance: float = 0.0
+    model: Localizer, exam: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if it has a weight."""
     features, frames, sounds = _features(model, exam, scenes)
@@ -179,7 +179,7 @@ def maps_of(
 
 
 def _traced(
-    model: Localizer, exam: Exam, scenes: Sequence[Scene]
+    model: Localizer, exam: TestSet, scenes: Sequence[Scene]
 ) -> Sequence[Float[np.ndarray, "n h w"]]:
     """The maps after each pass of a PCM, a few more than it was trained with; else nothing."""
     cycles = predictions.cycles_of(model)
@@ -191,7 +191,7 @@ def _traced(
 
 
 def _features(
-    model: Localizer, exam: Exam, scenes: Sequence[Scene]
+    model: Localizer, exam: TestSet, scenes: Sequence[Scene]
 ) -> tuple[Features, list[str], list[str]]:
     frames = [scene.frame for scene in scenes if scene.frame is not None]
     sounds = [scene.audio for scene in scenes if scene.audio is not None]

@@ -12,18 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from soundspot.complexity import gflops
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import open_cache, saliency_maps
-from soundspot.evaluation.tables import Table
-from soundspot.features import FeatureSpec
-from soundspot.pairs import PairSet
+from soundspot.evaluation.report.tables import Table
+from soundspot.features.cache import FeatureSpec
 from soundspot.reproduce import experiments
+from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.runs import Exam, Scored, run_folder, scenes_of, score_run, train_missing
+from soundspot.reproduce.runs import (
+    Scored,
+    TestSet,
+    run_folder,
+    scenes_of,
+    score_run,
+    train_missing,
+)
 from soundspot.training.provenance import git_commit
 
 FORMAT = 1
@@ -44,7 +51,7 @@ class Plan:
 
     name: str
     pairs: PairSet
-    exam: Exam
+    exam: TestSet
     seeds: int
     quick: bool
     runs: Path
@@ -156,7 +163,7 @@ def _of_line(
     return entry
 
 
-def _trivial(exam: Exam) -> list[dict[str, Any]]:
+def _trivial(exam: TestSet) -> list[dict[str, Any]]:
     """What the test set gives away without a model."""
     scenes, truths = scenes_of(exam.benchmarks[0], exam)
     frames = [scene.frame for scene in scenes if scene.frame is not None]

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from soundspot.errors import SoundspotError
-from soundspot.features import Batch, Encoders, FeatureCache, class_indices
-from soundspot.pairs import Pair, PairSet, draw_sounds
-from soundspot.views import random_view, view_generator
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import Pair, PairSet, draw_sounds
+from soundspot.encoders.views import random_view, view_generator
+from soundspot.features.cache import Encoders, FeatureCache, class_indices
+from soundspot.model.methods.method import Batch
 
 
 class Draw(NamedTuple):

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def mean_over_world(values: dict[str, float], world: World) -> dict[str, float]:
     return dict(zip(values, (tensor / world.size).tolist(), strict=True))
 
 
-def said_by_first(values: dict[str, float], world: World) -> dict[str, float]:
+def broadcast_from_rank0(values: dict[str, float], world: World) -> dict[str, float]:
     """What the first process found, known to all."""
     if world.size == 1:
         return values

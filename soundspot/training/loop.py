@@ -23,21 +23,21 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from soundspot.config import plain
-from soundspot.errors import SoundspotError
-from soundspot.features import Batch, FeatureCache, cache_folder, load_encoders
-from soundspot.files import replacing, write_text
-from soundspot.methods.method import Method
-from soundspot.pairs import PairSet
-from soundspot.training import checkpoints
+from soundspot.common.config import to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import atomic_write, write_text
+from soundspot.data.pair_set import PairSet
+from soundspot.features.cache import FeatureCache, cache_folder, load_encoders
+from soundspot.model import checkpoint
+from soundspot.model.methods.method import Batch, Method
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
 from soundspot.training.distributed import (
     World,
+    broadcast_from_rank0,
     check_share,
     join_world,
     mean_over_world,
-    said_by_first,
     wrap,
 )
 from soundspot.training.optimiser import make_optimiser, set_rates
@@ -56,7 +56,7 @@ LOG = "log.jsonl"
 
 
 @dataclass
-class Progressed:
+class TrainState:
     """How far a run has come; saved with its state."""
 
     epoch: int = 0
@@ -73,7 +73,7 @@ def train(
     validate: Validate,
     on_epoch: Callable[[Path], None] = lambda run: None,
     stop_after: int | None = None,
-) -> Progressed:
+) -> TrainState:
     """Train a recipe, or go on with it where its run folder stopped.
 
     Args:
@@ -115,11 +115,11 @@ class _Run:
         check_share(self.config.batch, world)
         check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
-        method = checkpoints.build_method(recipe.method, recipe.model)
+        method = checkpoint.build_method(recipe.method, recipe.model)
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
         self.optimiser = make_optimiser(self.method, self.config)
-        self.progress = Progressed()
+        self.progress = TrainState()
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.interrupted = False
         self.lock = FileLock(run / ".lock")
@@ -132,7 +132,7 @@ class _Run:
         if world.size > 1 and uses_batch_statistics(recipe):
             self.console.print("the statistics of the cross-modal term are per process too")
 
-    def go(self, stop_after: int | None) -> Progressed:
+    def go(self, stop_after: int | None) -> TrainState:
         """Epochs until the last, until patience ends, or until interrupted."""
         with self._signals():
             while self.progress.epoch < self.config.epochs and not self._patience_is_out():
@@ -235,7 +235,7 @@ class _Run:
             self.method.eval()
             found = self._validation() if self.world.first else {}
             # One judgement for all: running statistics of batch norm may differ by process.
-            line |= {f"val_{k}": v for k, v in said_by_first(found, self.world).items()}
+            line |= {f"val_{k}": v for k, v in broadcast_from_rank0(found, self.world).items()}
             score = self._score(line)
             progress.epoch, progress.step, progress.totals = progress.epoch + 1, 0, {}
             better = score > progress.best_score
@@ -276,7 +276,7 @@ class _Run:
         return 0 < self.config.patience <= waited and self.progress.epoch > 0
 
     def _save_model(self, name: str, line: dict[str, Any]) -> None:
-        card = checkpoints.Card(
+        card = checkpoint.Card(
             method=self.recipe.method,
             config=self.recipe.model,
             features=self.recipe.features,
@@ -284,14 +284,14 @@ class _Run:
             metrics={k: v for k, v in line.items() if k.startswith("val_")},
             provenance=self.provenance,
         )
-        checkpoints.save(self.run / f"{name}.safetensors", self.method, card)
+        checkpoint.save(self.run / f"{name}.safetensors", self.method, card)
 
     def _write_result(self) -> None:
         """The small file to keep of a run: who made it, and its course."""
         lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
         result = {
             "provenance": self.provenance,
-            "recipe": plain(self.recipe),
+            "recipe": to_dict(self.recipe),
             "best_epoch": self.progress.best_epoch,
             "best_score": self.progress.best_score,
             "epochs": [json.loads(line) for line in lines],
@@ -307,7 +307,7 @@ class _Run:
             "optimiser": self.optimiser.state_dict(),
             "progress": vars(self.progress),
         }
-        with replacing(self.run / STATE) as part:
+        with atomic_write(self.run / STATE) as part:
             torch.save(state, part)
 
     def _claim_folder(self) -> None:
@@ -325,7 +325,7 @@ class _Run:
             self._load_state()
         if not self.world.first:
             return
-        write_text(stored, json.dumps(plain(self.recipe), indent=1) + "\n")
+        write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")
         log = self.run / LOG  # a kill may have left a line whose state was never saved
         if log.exists():
             lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -340,7 +340,7 @@ class _Run:
         self.method.load_state_dict(state["method"])
         self.average.state = state["average"]
         self.optimiser.load_state_dict(state["optimiser"])
-        self.progress = Progressed(**state["progress"])
+        self.progress = TrainState(**state["progress"])
         self.console.print(
             f"going on from epoch {self.progress.epoch + 1}, step {self.progress.step + 1}"
         )

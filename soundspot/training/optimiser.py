@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.optim import AdamW
 
-from soundspot.methods.method import Method
+from soundspot.model.methods.method import Method
 from soundspot.training.recipe import TrainConfig
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from soundspot import __version__
-from soundspot.features import FeatureCache
-from soundspot.pairs import PairSet
+from soundspot.data.pair_set import PairSet
+from soundspot.features.cache import FeatureCache
 from soundspot.training.recipe import Recipe
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from soundspot.config import build, choose, override, plain, read_yaml
-from soundspot.encoders import ENCODERS
-from soundspot.errors import SoundspotError
-from soundspot.features import FeatureSpec
-from soundspot.methods import METHODS
-from soundspot.pairs import PairSet
+from soundspot.common.config import choose, from_dict, override, read_yaml, to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
+from soundspot.encoders.table import ENCODERS
+from soundspot.features.cache import FeatureSpec
+from soundspot.model.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -95,25 +95,25 @@ class Recipe:
                 raise ValueError(f"model.{name}={self.model[name]}, but its encoder has {channels}")
         method = choose("method", self.method, METHODS)
         # With every default spelt out, a run means the same when a default changes.
-        config = build(method.config, {**self.model, **known}, "model")
-        object.__setattr__(self, "model", plain(config))
+        config = from_dict(method.config, {**self.model, **known}, "model")
+        object.__setattr__(self, "model", to_dict(config))
 
 
 def read_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
     """Read a recipe and apply overrides such as `train.epochs=3`."""
-    return build(Recipe, override(read_yaml(path), assignments))
+    return from_dict(Recipe, override(read_yaml(path), assignments))
 
 
 def read_features(recipe: Path | None, assignments: Sequence[str] = ()) -> FeatureSpec:
     """The features of a recipe, or the default ones, with overrides such as `views=4`."""
     base = FeatureSpec() if recipe is None else read_recipe(recipe).features
-    return build(FeatureSpec, override(plain(base), assignments), "features")
+    return from_dict(FeatureSpec, override(to_dict(base), assignments), "features")
 
 
 def read_stored(path: Path) -> Recipe:
     """The recipe that a run folder keeps."""
     try:
-        return build(Recipe, json.loads(path.read_text(encoding="utf-8")))
+        return from_dict(Recipe, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
 

@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 from soundspot.web import memory, page, work
 from soundspot.web.desk import PICTURE, VIDEO, Desk
 from soundspot.web.guard import Guard

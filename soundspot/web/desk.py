@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from soundspot import figures, media
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
+from soundspot.inference import figures
+from soundspot.media import clips as media
 from soundspot.web import page, work
 from soundspot.web.limits import Limits, check
 from soundspot.web.store import Session, Store

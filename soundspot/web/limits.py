@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from soundspot import media
-from soundspot.errors import SoundspotError
-from soundspot.media import MediaInfo
+from soundspot.common.errors import SoundspotError
+from soundspot.media import clips as media
+from soundspot.media.clips import MediaInfo
 
 MB = 1_000_000
 

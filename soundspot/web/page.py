@@ -6,8 +6,8 @@ from html import escape
 import numpy as np
 from jaxtyping import Float32
 
-from soundspot.localization import Localization
-from soundspot.media import SOUND_SECONDS
+from soundspot.inference.localization import Localization
+from soundspot.media.clips import SOUND_SECONDS
 
 TITLE = "soundspot: see what sounds"
 INTRODUCTION = (

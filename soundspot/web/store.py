@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from soundspot.errors import SoundspotError
+from soundspot.common.errors import SoundspotError
 from soundspot.web.limits import MB, Limits
 
 

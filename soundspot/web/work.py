@@ -14,15 +14,16 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from PIL import Image
 
-from soundspot import figures, media
-from soundspot.config import nearest
-from soundspot.demo import siren
-from soundspot.errors import SoundspotError
-from soundspot.localization import Localization, hot_box, stretched
-from soundspot.localize import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
-from soundspot.media import SAMPLE_RATE, SOUND_SAMPLES
-from soundspot.regions import Box
-from soundspot.video import MAPS_PER_SECOND, Moment, render_video
+from soundspot.common.config import nearest
+from soundspot.common.errors import SoundspotError
+from soundspot.inference import figures
+from soundspot.inference.demo import siren
+from soundspot.inference.localization import Localization, hot_box, stretched
+from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
+from soundspot.inference.regions import Box
+from soundspot.inference.video import MAPS_PER_SECOND, Moment, render_video
+from soundspot.media import clips as media
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 from soundspot.web.limits import Limits
 
 NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "

@@ -1,0 +1,1 @@
+"""Files and settings that know nothing of sound or pictures."""

@@ -1,0 +1,168 @@
+"""Frozen dataclasses from YAML and key=value overrides; an unknown key is refused by name."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from soundspot.common.errors import SoundspotError
+
+T = TypeVar("T")
+
+
+def nearest(name: str, choices: Sequence[str]) -> str:
+    """A hint for a misspelt name: the nearest choice if one is near, and all of them."""
+    close = difflib.get_close_matches(name, choices, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}The choices are {', '.join(choices)}"
+
+
+def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
+    """Look a name up in a table of choices, or say what the choices are."""
+    if name not in table:
+        raise SoundspotError(f"unknown {kind} {name!r}: {nearest(name, list(table))}")
+    return table[name]
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise SoundspotError(f"no recipe at {path}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise SoundspotError(f"{path} is not a readable YAML file: {reason}") from error
+    if not isinstance(content, dict):
+        raise SoundspotError(f"{path} must hold a YAML mapping, not {type(content).__name__}")
+    return content
+
+
+def override(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Apply `a.b=value` assignments to nested mappings; values are read as YAML."""
+    result = {k: dict(v) if isinstance(v, dict) else v for k, v in values.items()}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key:
+            raise SoundspotError(f"an override reads key=value, not {assignment!r}")
+        *parents, leaf = key.split(".")
+        node = result
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise SoundspotError(f"{key}: {parent} is a value, not a section")
+        try:
+            node[leaf] = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise SoundspotError(f"{assignment!r} has no readable value") from error
+    return result
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+    """Make a (nested) frozen dataclass from plain values.
+
+    Args:
+        cls: The dataclass.
+        values: Plain values as YAML or JSON give them.
+        where: Name of the section, for messages.
+    """
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    made: dict[str, Any] = {}
+    for key, value in values.items():
+        full = f"{where}.{key}" if where else str(key)
+        if key not in names:
+            raise SoundspotError(f"unknown key {full!r}: {nearest(str(key), names)}")
+        made[key] = _convert(value, hints[key], full)
+    missing = [
+        field.name
+        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
+        if field.name not in made
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        section = f" in section {where!r}" if where else ""
+        raise SoundspotError(f"missing key {missing[0]!r}{section}")
+    try:
+        return cls(**made)
+    except ValueError as error:
+        raise SoundspotError(f"{where or cls.__name__}: {error}") from error
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = (a for a in arguments if a is not type(None))
+        return _convert(value, hint, where)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise SoundspotError(f"{where} must be a section of keys, not {value!r}")
+        return from_dict(typing.cast(type, hint), value, where)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise SoundspotError(
+                f"{where}={value!r}: {nearest(str(value), [str(a) for a in arguments])}"
+            )
+        return value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise SoundspotError(f"{where} must be a list, not {value!r}")
+        return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise SoundspotError(f"{where} must be a section of keys, not {value!r}")
+        return dict(value)
+    return _convert_scalar(value, hint, where)
+
+
+def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
+    if hint is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML 1.1 reads 5e-4 as a string
+        except ValueError:
+            pass
+    elif hint is Path and isinstance(value, str):
+        return Path(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise SoundspotError(f"{where} must be {hint.__name__}, not {value!r}")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A dataclass as the plain values JSON and YAML can hold; `build` reads them back."""
+    result: dict[str, Any] = _simplify(dataclasses.asdict(config))
+    return result
+
+
+def _simplify(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _simplify(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_simplify(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def non_defaults(config: Any) -> dict[str, Any]:
+    """The plain values of a (nested) dataclass that are not its defaults.
+
+    What names a thing after its config should use these: a new switch with a default then leaves
+    the old names as they are.
+    """
+    found = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            if inner := non_defaults(value):
+                found[field.name] = inner
+        elif value != field.default:
+            found[field.name] = value
+    simple: dict[str, Any] = _simplify(found)
+    return simple

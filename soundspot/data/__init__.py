@@ -1,0 +1,1 @@
+"""Pair sets: frames with their sounds, on disk."""

@@ -1,0 +1,91 @@
+"""VGG-Sound -> a pair set: the middle frame of each 10 s clip and the 3 s around it.
+
+An id is <YouTube id>_<start second, six digits>. Names are understood in the usual variants:
+
+    -_gaZzFfzDQ_000517.mp4      as VGG-Sound itself
+    -_gaZzFfzDQ_517.mp4         without the zeros
+    -_gaZzFfzDQ_517_527.mp4     start and end in seconds
+    -_gaZzFfzDQ_517000_527000.mp4    start and end in milliseconds
+
+and so are frames and sounds of these names, flat or in folders.
+"""
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.finding import EVERYTHING, Selection, digest_of, make_items, select_clips
+from soundspot.data.preparation import HERE, Plan, Work, run_plan
+from soundspot.data.writer import Summary
+
+EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
+SECOND = r"(\d+)(?:\.0+)?"
+NAME = re.compile(rf"([A-Za-z0-9_-]{{11}})[_-]{SECOND}(?:[_-]{SECOND})?")
+
+Labels = dict[str, tuple[str, str]]  # id -> class, "train" or "test"
+
+
+def parse(name: str) -> str | None:
+    """The id in a name without its suffix."""
+    found = NAME.fullmatch(name)
+    if found is None:
+        return None
+    start, end = int(found[2]), int(found[3] or 0)
+    if end - start >= 1000:  # no clip is so many seconds long
+        if start % 1000:
+            return None
+        start //= 1000
+    return f"{found[1]}_{start:06d}" if start < 10**6 else None
+
+
+def prepare(
+    source: Path,
+    out: Path,
+    selection: Selection = EVERYTHING,
+    work: Work = HERE,
+    labels: Path | None = None,
+) -> Summary:
+    """Turn VGG-Sound, or what one has of it, into a pair set.
+
+    Args:
+        source: The folder of clips, or of frames and sounds.
+        out: The pair set's folder.
+        selection: Which ids, and how they are split.
+        work: How to go about it.
+        labels: VGG-Sound's own vggsound.csv, for classes and its test split.
+    """
+    clips, notes = select_clips(source, out, parse, EXAMPLE, selection)
+    rules = {"corpus": "vggsound", "frame": "the middle one", "sound": "3 s around the frame"}
+    items = make_items(clips, selection)
+    if labels is not None:
+        known = read_labels(labels)
+        rules["labels"] = digest_of(repr(sorted(known.items())))
+        items = [
+            replace(item, cls=known[item.id][0], split=_split(item.split, known[item.id][1]))
+            if item.id in known
+            else item
+            for item in items
+        ]
+    return run_plan(Plan("vggsound", source, rules | selection.rules(), items, notes), out, work)
+
+
+def _split(drawn: str, published: str) -> str:
+    return "test" if published == "test" else drawn
+
+
+def read_labels(path: Path) -> Labels:
+    """Read vggsound.csv: YouTube id, start second, class, train or test."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SoundspotError(f"{path} is not a readable csv of labels ({error})") from error
+    for row in rows:
+        if len(row) != 4 or not row[1].isdigit() or row[3] not in ("train", "test"):
+            raise SoundspotError(
+                f"{path}: expected rows of YouTube id, start second, class and train or test, "
+                f"got {','.join(row)!r}"
+            )
+    return {f"{id}_{int(start):06d}": (cls, split) for id, start, cls, split in rows}

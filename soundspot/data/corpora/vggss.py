@@ -1,0 +1,76 @@
+"""VGG-SS -> a pair set: the frame its boxes were drawn on, and the 3 s around it.
+
+That is frame 125 of a clip at 25 frames a second: second 5 of 10. Clips are named as VGG-Sound's.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.corpora.vggsound import EXAMPLE, parse
+from soundspot.data.finding import EVERYTHING, Selection, make_items, select_clips
+from soundspot.data.manifest import Box
+from soundspot.data.preparation import HERE, Plan, Work, run_plan
+from soundspot.data.writer import Summary
+
+ANNOTATIONS = "vggss.json"
+SECOND = 125 / 25
+
+Truth = dict[str, tuple[str, tuple[Box, ...]]]  # id -> class, boxes
+
+
+def prepare(
+    source: Path,
+    out: Path,
+    selection: Selection = EVERYTHING,
+    work: Work = HERE,
+    annotations: Path | None = None,
+) -> Summary:
+    """Turn the clips of VGG-SS into a pair set with one split, test.
+
+    Args:
+        source: The folder of clips, or of frames and sounds.
+        out: The pair set's folder.
+        selection: Which ids; without any, all that the annotations name.
+        work: How to go about it.
+        annotations: The folder of vggss.json, for classes and boxes.
+    """
+    truth = {} if annotations is None else read_truth(annotations / ANNOTATIONS)
+    if truth and selection.ids is None:
+        selection = replace(selection, ids=tuple(truth))
+    selection = replace(selection, val=0.0, test=1.0)
+    clips, notes = select_clips(source, out, parse, EXAMPLE, selection)
+    items = [
+        replace(item, cls=truth[item.id][0], boxes=(truth[item.id][1],))
+        if item.id in truth
+        else item
+        for item in make_items(clips, selection, SECOND)
+    ]
+    rules = {"corpus": "vggss", "frame": "frame 125 at 25 fps", "sound": "3 s around the frame"}
+    rules |= selection.rules() | {"boxes": bool(truth)}
+    return run_plan(Plan("vggss", source, rules, items, notes, copies=True), out, work)
+
+
+def read_truth(path: Path) -> Truth:
+    """Read vggss.json; boxes are cut to the frame, as some leave it by far."""
+    try:
+        truth = {
+            str(row["file"]): (str(row["class"]), tuple(_inside(box) for box in row["bbox"]))
+            for row in json.loads(path.read_text(encoding="utf-8"))
+        }
+    except FileNotFoundError as error:
+        raise SoundspotError(f"no {path.name} in {path.parent}: is it VGG-SS's folder?") from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SoundspotError(
+            f"{path} is not VGG-SS's list of file, class and bbox ({error!r})"
+        ) from error
+    if not truth:
+        raise SoundspotError(f"{path} is not VGG-SS's list: it is empty")
+    return truth
+
+
+def _inside(box: Iterable[int | float]) -> Box:
+    x1, y1, x2, y2 = (min(max(float(v), 0.0), 1.0) for v in box)
+    return x1, y1, x2, y2

@@ -1,0 +1,142 @@
+"""One item of a corpus -> the bytes of its frame and its sound, or the reason why not.
+
+`prepare_one` writes nothing and needs nothing but the files, so it runs in any process of any
+machine that sees them.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from soundspot.data.manifest import Box, media_digest
+from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_sound
+from soundspot.data.writer import Status, squash
+from soundspot.media import clips as media
+from soundspot.media.decoding import MediaError
+
+Files = tuple[str, ...]
+
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
+SOUNDS = frozenset({".mp3", ".wav", ".flac", ".m4a", ".ogg", ".aac", ".opus"})
+VIDEOS = frozenset(
+    {".mp4", ".webm", ".mkv", ".avi", ".mov", ".flv", ".m4v", ".mpg", ".mpeg", ".3gp", ".wmv"}
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One clip that a corpus should hold.
+
+    Attributes:
+        name: What the ledger calls it.
+        id: Of the pair, and the name of its files.
+        split: Of the pair.
+        choices: Where its media may be, the best first: (video,), (picture, sound) or (video, its
+            sound), relative to the corpus.
+        spares: Further files of the same id; those that are not used are reported as duplicates.
+        at: Second of the frame; None for the middle.
+        cls: The class, where one is known.
+        boxes: The truth, where somebody annotated.
+        absent: Status and reason, if it is clear already that there is nothing to read.
+    """
+
+    name: str
+    id: str
+    split: str
+    choices: tuple[Files, ...] = ()
+    spares: Files = ()
+    at: float | None = None
+    cls: str | None = None
+    boxes: tuple[tuple[Box, ...], ...] | None = None
+    absent: tuple[Status, str] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an item.
+
+    Attributes:
+        status: "done" if there is a frame and a sound.
+        reason: Why not, or what was wrong with better choices.
+        used: The files that gave it.
+        digest: Of frame and sound, see `manifest.media_digest`.
+        frame: JPEG; empty if an earlier run has stored it.
+        sound: FLAC; empty if an earlier run has stored it.
+    """
+
+    status: Status
+    reason: str = ""
+    used: Files = ()
+    digest: str = ""
+    frame: bytes = b""
+    sound: bytes = b""
+
+
+def prepare_one(item: Item, source: Path, stored: Path | None = None) -> Outcome:
+    """Read an item's frame and the 3 s around it, from the first choice that gives both.
+
+    Args:
+        item: The item.
+        source: The corpus's folder.
+        stored: A pair set's folder that may hold the item already.
+    """
+    if item.absent is not None:
+        return Outcome(*item.absent)
+    # Of several choices the stored files do not tell which one gave them.
+    if stored is not None and len(item.choices) == 1:
+        digest = _stored_digest(stored, item.id)
+        if digest:
+            return Outcome("done", used=item.choices[0], digest=digest)
+    faults: list[tuple[Status, str]] = []
+    for files in item.choices:
+        paths = [source / file for file in files]
+        gone = next((file for file in files if not (source / file).exists()), None)
+        if gone is not None:
+            faults.append(("missing", f"{gone} is a link to nothing, or was deleted"))
+            continue
+        try:
+            # An image's sound is cut at its own middle, a video's around the frame.
+            at = item.at if _is_video(files) else None
+            clip = media.read_clip(paths[0], paths[1] if len(paths) > 1 else None, at)
+        except MediaError as error:
+            faults.append((error.fault, str(error).replace(f"{source}{os.sep}", "")))
+            continue
+        except Exception as error:  # of millions of files some break a decoder in new ways
+            faults.append(("unreadable", f"{files[0]} cannot be read ({error!r})"))
+            continue
+        frame = media.jpeg_bytes(squash(clip.frame, FRAME_SIZE, FRAME_SIZE))
+        sound = media.flac_bytes(clip.waveform)
+        digest = _digest(frame, sound)
+        return Outcome("done", _join(faults), files, digest, frame, sound)
+    return Outcome(faults[0][0], _join(faults))
+
+
+def crash(item: Item) -> Outcome:
+    """What stands for an item that ended the process which read it."""
+    del item
+    return Outcome("unreadable", "ended the process that read it (out of memory, or a bad decoder)")
+
+
+def _join(faults: list[tuple[Status, str]]) -> str:
+    return " ".join(dict.fromkeys(reason for _, reason in faults))
+
+
+def _is_video(files: Files) -> bool:
+    return len(files) == 1 or Path(files[0]).suffix.lower() not in PICTURES
+
+
+def _stored_digest(root: Path, id: str) -> str:
+    """The digest of the files that an earlier run stored, if both are there and decode."""
+    frame, sound = f"frames/{id}.jpg", f"sounds/{id}.flac"
+    try:
+        picture, waveform = (root / frame).read_bytes(), (root / sound).read_bytes()
+        decode_frame(picture, frame)
+        decode_sound(waveform, sound)
+    except (OSError, ItemError):
+        return ""
+    return _digest(picture, waveform)
+
+
+def _digest(frame: bytes, sound: bytes) -> str:
+    return media_digest(hashlib.sha256(frame).digest(), hashlib.sha256(sound).digest())

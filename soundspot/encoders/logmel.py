@@ -1,0 +1,117 @@
+"""Waveform -> log-mel patches, the front end that VGGish and YAMNet share.
+
+Only the offset inside the logarithm differs between the two; the geometry below is theirs alike.
+Axes: batch, samples at 16 kHz, frames every 10 ms, bins of the FFT, bands of the mel scale,
+patches of 96 frames.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from soundspot.common.errors import SoundspotError
+
+SAMPLE_RATE = 16_000
+WINDOW = 400  # 25 ms
+HOP = 160  # 10 ms
+FFT = 512
+BINS = FFT // 2 + 1
+BANDS = 64
+LOW_HZ, HIGH_HZ = 125.0, 7500.0
+PATCH_FRAMES = 96
+PATCH_SAMPLES = (PATCH_FRAMES - 1) * HOP + WINDOW  # 15,600: the shortest input
+
+
+@dataclass(frozen=True)
+class LogMelSpec:
+    """What distinguishes one log-mel front end from another.
+
+    Attributes:
+        log_offset: Added to the mel magnitude, so that silence has a finite logarithm.
+    """
+
+    log_offset: float
+
+
+VGGISH_LOGMEL = LogMelSpec(log_offset=0.01)
+YAMNET_LOGMEL = LogMelSpec(log_offset=0.001)
+
+
+def stretch(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch samples"]:
+    """Stretches each waveform to [-1, 1] by its own minimum and maximum.
+
+    The released code does this before either encoder, so loudness never reaches the network.
+    """
+    low = waveform.amin(dim=1, keepdim=True)
+    high = waveform.amax(dim=1, keepdim=True)
+    return 2 * ((waveform - low) / (high - low + 1e-3) - 0.5)
+
+
+def log_mel_patches(
+    waveform: Float[Tensor, "batch samples"], spec: LogMelSpec
+) -> Float[Tensor, "batch patches 96 64"]:
+    """Computes log(mel + offset) and cuts it into patches of 96 frames without overlap.
+
+    Frames after the last whole patch are dropped: 3 s have 298 frames, which give 3 patches.
+
+    Args:
+        waveform: Mono sound at 16 kHz, at least 15,600 samples (0.975 s).
+        spec: `VGGISH_LOGMEL` or `YAMNET_LOGMEL`.
+
+    Returns:
+        One (96 frames, 64 bands) picture a patch, in float32.
+
+    Raises:
+        SoundspotError: The sound is shorter than one patch.
+    """
+    batch, samples = waveform.shape
+    if samples < PATCH_SAMPLES:
+        raise SoundspotError(
+            f"Expected at least {PATCH_SAMPLES} samples at {SAMPLE_RATE} Hz (one log-mel patch), "
+            f"but the sound has {samples}; tile it, as soundspot.media.read_sound does."
+        )
+    # A half-precision spectrum loses the quiet bands, so autocast stops at this door.
+    with torch.autocast(waveform.device.type, enabled=False):
+        mel = _magnitude(waveform.float()) @ torch.tensor(mel_matrix(), device=waveform.device)
+        log_mel = torch.log(mel + spec.log_offset)
+    patches = log_mel.shape[1] // PATCH_FRAMES
+    return log_mel[:, : patches * PATCH_FRAMES].reshape(batch, patches, PATCH_FRAMES, BANDS)
+
+
+def _magnitude(
+    waveform: Float[Tensor, "batch samples"],
+) -> Float[Tensor, "batch frames 257"]:
+    """|DFT| of 400-sample frames, each windowed and then zero-padded on its right to 512.
+
+    torch.stft would centre a short window in the FFT frame, 56 samples late, and drop the frames
+    that need samples beyond the end. Padding window and waveform on the right gives both back.
+    """
+    pad = FFT - WINDOW
+    window = F.pad(torch.hann_window(WINDOW, periodic=True, device=waveform.device), (0, pad))
+    spectrum = torch.stft(
+        F.pad(waveform, (0, pad)), FFT, HOP, window=window, center=False, return_complex=True
+    )
+    return spectrum.abs().transpose(1, 2)
+
+
+@lru_cache(maxsize=1)  # NumPy, not torch: a tensor born in inference mode would stay one
+def mel_matrix() -> NDArray[np.float32]:
+    """Weights (257 bins, 64 bands): triangles on the HTK mel scale, none of them seeing DC."""
+    edges = np.linspace(_hertz_to_mel(LOW_HZ), _hertz_to_mel(HIGH_HZ), BANDS + 2)
+    lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
+    bins = _hertz_to_mel(np.linspace(0, SAMPLE_RATE / 2, BINS))[:, None]
+    rising = (bins - lower) / (centre - lower)
+    falling = (upper - bins) / (upper - centre)
+    weights = np.maximum(0, np.minimum(rising, falling))
+    weights[0] = 0
+    return weights.astype(np.float32)
+
+
+def _hertz_to_mel(hertz: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(1127 * np.log1p(np.asarray(hertz) / 700))

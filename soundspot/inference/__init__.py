@@ -1,0 +1,1 @@
+"""From a frame and its sound to a map."""

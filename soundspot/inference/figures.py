@@ -1,0 +1,369 @@
+"""Pictures of a localisation: the heat map over its frame, and the three-part picture.
+
+Drawn with NumPy and Pillow alone, so that a picture needs no extra. Axes: h w pixels.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, UInt8
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn import functional as F
+
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import atomic_write
+from soundspot.encoders.logmel import (
+    HIGH_HZ,
+    HOP,
+    LOW_HZ,
+    PATCH_SAMPLES,
+    SAMPLE_RATE,
+    YAMNET_LOGMEL,
+    log_mel_patches,
+    stretch,
+)
+from soundspot.inference.regions import Box
+
+Colour = tuple[int, int, int]
+
+PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
+HEAT_OPACITY = 0.75
+LUMA = (0.299, 0.587, 0.114)
+# The frame steps back, half way to grey and darker, so that its colours are not taken for heat:
+# 0.4 of a channel and 0.35 of the luma, as rows of a matrix for Pillow.
+MUTED = tuple(
+    0.4 * (row == column) + 0.35 * LUMA[column] if column < 3 else 0.0
+    for row in range(3)
+    for column in range(4)
+)
+# Dark violet to pale yellow through red: equal steps of value look like equal steps of lightness.
+ANCHORS = (
+    (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
+    (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
+)  # fmt: skip
+
+WHITE: Colour = (255, 255, 255)
+INK: Colour = (32, 36, 44)
+GREY: Colour = (112, 118, 130)
+RULE: Colour = (225, 228, 233)
+BLUE: Colour = (58, 104, 176)
+GREEN: Colour = (80, 250, 160)
+RED: Colour = (200, 24, 36)
+
+MARGIN, GAP = 28, 22
+PANEL_WIDTH, PANEL_HEIGHT = 480, 400
+LOWEST, SOUND_WIDTH = 300, 360  # a flat frame still leaves room for the sound beside it
+HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
+LINE = 20  # from one line of a caption to the next
+WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
+
+
+def colours(values: Float32[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w 3"]:
+    """Colour values of 0..1, dark to light; what lies outside takes the colour of the end."""
+    table = _colour_table()
+    steps = len(table) - 1
+    return table[np.clip(values * steps + 0.5, 0, steps).astype(np.intp)]
+
+
+@lru_cache
+def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
+    stops, fine = np.linspace(0, 1, len(ANCHORS)), np.linspace(0, 1, 1025)
+    channels = [np.interp(fine, stops, channel) for channel in zip(*ANCHORS, strict=True)]
+    return np.stack(channels, axis=-1).round().astype(np.uint8)
+
+
+def overlay(
+    frame: UInt8[np.ndarray, "h w 3"],
+    heat: Float32[np.ndarray, "h_map w_map"],
+    box: Box | None = None,
+    strength: float = 1.0,
+) -> UInt8[np.ndarray, "h w 3"]:
+    """Lay a heat map over its frame, with its contour at one half and a box.
+
+    Args:
+        frame: RGB.
+        heat: The map stretched to 0..1, of the frame's size, or coarser to save time; the hotter,
+            the more opaque.
+        box: x1, y1, x2, y2 in pixels of the frame, x2 and y2 just outside.
+        strength: Of heat and contour, 0..1: at 0 they cannot be seen.
+    """
+    source = Image.fromarray(frame)
+    layer = _heat_layer(heat, strength)
+    if layer.size != source.size:
+        layer = layer.resize(source.size, Image.Resampling.BILINEAR)
+    image = Image.composite(layer.convert("RGB"), source.convert("RGB", MUTED), layer)
+    if box is not None:
+        x1, y1, x2, y2 = box
+        width = max(1, round(_thickness(frame.shape)))
+        ImageDraw.Draw(image).rectangle((x1, y1, x2 - 1, y2 - 1), outline=GREEN, width=width)
+    return np.asarray(image)
+
+
+def _thickness(shape: Sequence[int]) -> float:
+    return max(1.0, min(shape[:2]) / 180)
+
+
+def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Image:
+    """Heat and contour on a transparent ground."""
+    alpha = HEAT_OPACITY * heat
+    paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
+    thickness = _thickness(heat.shape)
+    for grey, width, opacity in ((0, 2.4 * thickness, 0.4), (255, thickness, 0.95)):
+        line = opacity * _contour(heat, width)
+        paint = (1 - line[..., None]) * paint + (line * grey)[..., None]
+        alpha = 1 - (1 - alpha) * (1 - line)
+    colour = paint / np.maximum(alpha, 1e-6)[..., None]
+    layer = np.dstack([colour, 255 * strength * alpha])
+    return Image.fromarray(np.clip(layer, 0, 255).round().astype(np.uint8))
+
+
+def _contour(heat: Float32[np.ndarray, "h w"], width: float) -> Float32[np.ndarray, "h w"]:
+    """How far each pixel is covered by a line of some width along the contour.
+
+    The height above the level divided by the slope is, to first order, the distance in pixels.
+    """
+    if min(heat.shape) < 2:
+        return np.zeros_like(heat)
+    down, right = np.gradient(heat)
+    distance = np.abs(heat - CONTOUR_LEVEL) / np.maximum(np.hypot(down, right), 1e-6)
+    covered: Float32[np.ndarray, "h w"] = np.clip((width + 1) / 2 - distance, 0, 1)
+    return covered
+
+
+def triptych(
+    frame: UInt8[np.ndarray, "h w 3"],
+    heat: Float32[np.ndarray, "h w"],
+    waveform: Float32[np.ndarray, "samples"],
+    *,
+    box: Box | None = None,
+    labels: Sequence[tuple[str, float]] = (),
+    headings: tuple[str, str, str] = ("Frame", "Where it sounds", "Sound"),
+    caption: Sequence[str] = (),
+    footer: str = "",
+    trained: bool = True,
+) -> Image.Image:
+    """The three-part picture: the frame, the map over the frame, the sound.
+
+    Args:
+        frame: RGB, of any size.
+        heat: The map at the frame's size, stretched to 0..1.
+        waveform: What was heard, mono 16 kHz.
+        box: Of the loudest region, in pixels of the frame.
+        labels: Names of what is heard with scores of 0..1, best first.
+        headings: Of the three parts.
+        caption: Lines below the map.
+        footer: A line of small print below the frame.
+        trained: False burns in that the map means nothing.
+    """
+    height, width = heat.shape
+    scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    small = np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BICUBIC))
+    small_heat = np.asarray(Image.fromarray(heat).resize(size, Image.Resampling.BILINEAR))
+    hot = Image.fromarray(overlay(small, np.clip(small_heat, 0, 1), _scale_box(box, heat, size)))
+    if not trained:
+        _stamp(hot)
+
+    column, tall = max(size[0], 160), max(size[1], LOWEST)
+    top = MARGIN + (0 if trained else 2 * BODY + GAP)
+    lefts = (MARGIN, MARGIN + column + GAP, MARGIN + 2 * (column + GAP))
+    body = top + HEADING + 10
+    below = body + tall + 8
+    size_below = LINE * max(len(caption), 1) + GAP
+    page = Image.new("RGB", (lefts[2] + SOUND_WIDTH + MARGIN, below + size_below), WHITE)
+    draw = ImageDraw.Draw(page)
+    if not trained:
+        draw.rectangle((0, 0, page.width, MARGIN + 2 * BODY), fill=RED)
+        _write(draw, (page.width / 2, MARGIN / 2 + BODY), WARNING, 20, WHITE, "mm", page.width - 20)
+    for left, heading in zip(lefts, headings, strict=True):
+        _write(draw, (left, top), heading, HEADING, INK, room=max(column, 160))
+    for left, picture in zip(lefts, (Image.fromarray(small), hot), strict=False):
+        corner = (left + (column - size[0]) // 2, body + (tall - size[1]) // 2)
+        page.paste(picture, corner)
+    page.paste(_sound_panel(waveform, labels, tall), (lefts[2], body))
+    for i, line in enumerate(caption):
+        at = (lefts[1], below + i * LINE)
+        _write(draw, at, line, BODY, INK, room=lefts[2] + SOUND_WIDTH - lefts[1])
+    _write(draw, (MARGIN, below), footer, SMALL, GREY, room=column)
+    return page
+
+
+def stack(pages: Sequence[Image.Image]) -> Image.Image:
+    """Pages below each other, as rows of one."""
+    size = max(page.width for page in pages), sum(page.height for page in pages)
+    whole = Image.new("RGB", size, WHITE)
+    top = 0
+    for page in pages:
+        whole.paste(page, (0, top))
+        top += page.height
+    return whole
+
+
+def captioned(
+    picture: UInt8[np.ndarray, "h w 3"], lines: Sequence[str], trained: bool = True
+) -> UInt8[np.ndarray, "h_page w 3"]:
+    """A picture of a video with lines of text in a strip below it."""
+    height, width, _ = picture.shape
+    size = max(SMALLEST, round(min(height, width) / 20))
+    pitch = round(1.5 * size)
+    page = Image.new("RGB", (width, height + pitch * len(lines) + size // 2), INK)
+    image = Image.fromarray(picture)
+    if not trained:
+        _stamp(image)
+    page.paste(image, (0, 0))
+    draw = ImageDraw.Draw(page)
+    for i, line in enumerate(lines):
+        at = (size // 2, height + size // 2 + i * pitch)
+        _write(draw, at, line, size, WHITE, room=width - size)
+    return np.asarray(page)
+
+
+def _scale_box(box: Box | None, heat: np.ndarray, size: tuple[int, int]) -> Box | None:
+    if box is None:
+        return None
+    x, y = size[0] / heat.shape[1], size[1] / heat.shape[0]
+    x1, y1 = min(int(box[0] * x), size[0] - 1), min(int(box[1] * y), size[1] - 1)
+    return x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))
+
+
+def _stamp(image: Image.Image) -> None:
+    """Burn the warning into the map itself: the page around it may be cropped away."""
+    draw = ImageDraw.Draw(image)
+    height = min(image.height, 26)
+    draw.rectangle((0, image.height - height, image.width, image.height), fill=RED)
+    centre = (image.width / 2, image.height - height / 2)
+    _write(draw, centre, WARNING, BODY, WHITE, "mm", image.width - 8)
+
+
+def _sound_panel(
+    waveform: Float32[np.ndarray, "samples"], labels: Sequence[tuple[str, float]], height: int
+) -> Image.Image:
+    """Waveform above log-mel spectrogram on one time axis, then the labels as bars."""
+    panel = Image.new("RGB", (SOUND_WIDTH, height), WHITE)
+    draw = ImageDraw.Draw(panel)
+    row = 2 * BODY
+    axis = SMALL + 8
+    room = height - axis - (len(labels) * row + 10 if labels else 0)
+    wave_height = room // 3
+    heard = stretch(torch.from_numpy(waveform)[None])
+    panel.paste(_wave(heard[0].numpy(), (SOUND_WIDTH, wave_height)), (0, 0))
+    mel_size = (SOUND_WIDTH, room - wave_height - 4)
+    panel.paste(_spectrogram(heard, mel_size), (0, wave_height + 4))
+    seconds = waveform.shape[0] / SAMPLE_RATE
+    _write(draw, (0, room + 5), "0 s", SMALL, GREY)
+    _write(draw, (SOUND_WIDTH, room + 5), f"{seconds:g} s", SMALL, GREY, "ra")
+    axis_note = f"log-mel, {LOW_HZ:.0f} Hz to {HIGH_HZ / 1000:g} kHz"
+    _write(draw, (SOUND_WIDTH / 2, room + 5), axis_note, SMALL, GREY, "ma")
+    for i, (name, score) in enumerate(labels):
+        _bar(draw, height - (len(labels) - i) * row, name, score)
+    return panel
+
+
+def _bar(draw: ImageDraw.ImageDraw, y: int, name: str, score: float) -> None:
+    _write(draw, (0, y), name, BODY, INK, room=SOUND_WIDTH - 50)
+    _write(draw, (SOUND_WIDTH, y), f"{score:.2f}", BODY, GREY, "ra")
+    top = y + BODY + 5
+    draw.rectangle((0, top, SOUND_WIDTH, top + 3), fill=RULE)
+    draw.rectangle((0, top, round(SOUND_WIDTH * min(max(score, 0.0), 1.0)), top + 3), fill=BLUE)
+
+
+def _wave(waveform: Float32[np.ndarray, "samples"], size: tuple[int, int]) -> Image.Image:
+    """The range of the waveform in every column of pixels."""
+    width, height = size
+    image = Image.new("RGB", size, (246, 247, 249))
+    draw = ImageDraw.Draw(image)
+    for x, part in enumerate(np.array_split(waveform, width)):
+        high, low = ((1 - value) / 2 * (height - 1) for value in (part.max(), part.min()))
+        draw.line((x, round(float(high)), x, round(float(low))), fill=BLUE)
+    return image
+
+
+def _spectrogram(heard: Float[Tensor, "1 samples"], size: tuple[int, int]) -> Image.Image:
+    """The log-mel spectrogram, low bands at the bottom, as long as the waveform above it."""
+    samples = heard.shape[1]
+    # Zeros behind the end: the patches would otherwise stop before it.
+    padded = F.pad(heard, (0, PATCH_SAMPLES))
+    log_mel = log_mel_patches(padded, YAMNET_LOGMEL)[0].flatten(0, 1)[: samples // HOP]
+    low, high = log_mel.aminmax()
+    bands = ((log_mel - low) / (high - low).clamp_min(1e-6)).T.flip(0)
+    return Image.fromarray(colours(bands.numpy())).resize(size, Image.Resampling.BICUBIC)
+
+
+def _write(
+    draw: ImageDraw.ImageDraw,
+    at: tuple[int | float, int | float],
+    text: str,
+    size: int,
+    fill: Colour,
+    anchor: str = "la",
+    room: int | float | None = None,
+) -> None:
+    """Write a line; one that is wider than its room is set smaller, and then cut short."""
+    while room is not None and draw.textlength(text, _font(size)) > room:
+        if size > SMALLEST:
+            size -= 1
+        elif len(text) > 1:
+            text = text.removesuffix("…")[:-1] + "…"
+        else:
+            return
+    draw.text(at, text, fill=fill, font=_font(size), anchor=anchor)
+
+
+@lru_cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size=size)
+
+
+def check_picture(path: Path, others: Sequence[Path] = ()) -> None:
+    """Refuse a path that no picture can be written to, before any work is done for it."""
+    if path.suffix.lower() not in PICTURE_FORMATS:
+        endings = ", ".join(PICTURE_FORMATS)
+        raise SoundspotError(f"a picture's name must end in one of {endings}, unlike {path}")
+    check_file(path, others)
+
+
+def check_file(path: Path, others: Sequence[Path] = ()) -> None:
+    """Refuse an output in a folder that is not there, or in place of another file of the job.
+
+    Args:
+        path: Of the output; a file that is there already will be replaced.
+        others: Inputs and other outputs.
+    """
+    if path.is_dir():
+        raise SoundspotError(f"{path} is a folder; give the name of a file in it")
+    if not path.parent.is_dir():
+        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} into")
+    for file in others:
+        if path.resolve() == file.resolve():
+            raise SoundspotError(f"{path} is the same file as {file}, which would be destroyed")
+
+
+def write_picture(path: Path, image: Image.Image) -> None:
+    """Write a picture in the format that its ending names."""
+    check_picture(path)
+    with atomic_write(path) as part:
+        image.save(part, format=PICTURE_FORMATS[path.suffix.lower()])
+
+
+def training_curves(run: Path) -> None:
+    """Draw losses and validation numbers of a run into its curves.png, where matplotlib is."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    epochs = [line["epoch"] for line in lines]
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, prefix in zip(figure.subplots(1, 2), ("train_", "val_"), strict=True):
+        for name in (key for key in lines[0] if key.startswith(prefix)):
+            axes.plot(epochs, [line[name] for line in lines], label=name, marker=".")
+        axes.set_xlabel("epoch")
+        axes.legend()
+    with atomic_write(run / "curves.png") as part:
+        figure.savefig(part, format="png")

@@ -1,0 +1,146 @@
+"""The sound of a file -> its most salient sound events, told apart by time alone.
+
+The sound is cut into slices of half a second. A slice that is 30 dB below the loudest one, or that
+nobody would hear, is a pause. Neighbouring slices in which YAMNet hears much the same are one
+event; a pause or a change of what is heard ends it. The louder and longer an event, the more
+salient; one that sounds like a more salient one is taken for the same source and left out.
+
+Axes: n slices, b slices of a chunk, classes scores of what is heard, samples at 16 kHz.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32
+
+from soundspot.common.errors import SoundspotError
+from soundspot.common.progress import progress
+from soundspot.media.clips import SOUND_SECONDS, iter_sound
+
+SLICE = 0.5  # s
+WINDOW = 1.0  # s; what YAMNet hears of a slice, which is too short for it
+CHUNK = 32
+PAUSE_DB = 30.0  # below the loudest slice
+QUIET = 1e-3  # peak amplitude (-60 dB); below it a passage counts as silent
+ALIKE = 0.5  # cosine of class scores from which on two sounds are taken for one
+
+Classify = Callable[[Float32[np.ndarray, "b samples"]], Float32[np.ndarray, "b classes"]]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One sound, from start to end in seconds, loudest at `at`."""
+
+    start: float
+    end: float
+    at: float
+
+    @property
+    def heard(self) -> float:
+        """How many seconds are heard of it."""
+        return min(self.end - self.start, SOUND_SECONDS)
+
+    @property
+    def middle(self) -> float:
+        """The middle of what is heard: the loudest moment, as far as the event's ends allow."""
+        return min(max(self.at, self.start + self.heard / 2), self.end - self.heard / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """A sound of some seconds in slices: how loud each is and what it is like."""
+
+    seconds: float
+    peak: Float[np.ndarray, "n"]
+    rms: Float[np.ndarray, "n"]
+    classes: Float[np.ndarray, "n classes"]
+
+
+def listen(path: str | Path, seconds: float, classify: Classify) -> Slices:
+    """Walk through a sound, keeping a few numbers of every slice.
+
+    Args:
+        path: A sound, or a video with sound.
+        seconds: How far to listen.
+        classify: What sounds are like, as scores of any number of classes; none if unknown.
+    """
+    peak, rms, classes = [], [], []
+    steps = math.ceil(seconds / (SLICE * CHUNK))
+    for chunk in progress(_chunks(Path(path), seconds), "listening", steps):
+        for narrow, _ in chunk:
+            peak.append(float(np.ptp(narrow)) / 2)
+            rms.append(float(narrow.std()))
+        classes.append(classify(np.stack([wide for _, wide in chunk])))
+    if not peak:
+        raise SoundspotError(f"{path} holds no sound to tell apart")
+    return Slices(seconds, np.array(peak), np.array(rms), np.concatenate(classes))
+
+
+def _chunks(
+    path: Path, seconds: float
+) -> Iterator[list[tuple[Float32[np.ndarray, "narrow"], Float32[np.ndarray, "wide"]]]]:
+    count = math.ceil(seconds / SLICE - 0.5)  # those whose middle lies inside
+    middles = [SLICE * (k + 0.5) for k in range(max(count, 1))]
+    narrow, wide = (iter_sound(path, middles, length) for length in (SLICE, WINDOW))
+    # None: the sound has ended, before the pictures.
+    both = ((a, b) for a, b in zip(narrow, wide, strict=True) if a is not None and b is not None)
+    while chunk := list(itertools.islice(both, CHUNK)):
+        yield chunk
+
+
+def find_events(slices: Slices, count: int) -> list[Event]:
+    """The most salient events that differ from each other, the most salient first.
+
+    Args:
+        slices: As `listen` gives them.
+        count: How many at most.
+    """
+    if count < 1:
+        raise SoundspotError(f"expected a number of sources of at least 1, not {count}")
+    pause = (slices.rms < slices.rms.max() * 10 ** (-PAUSE_DB / 20)) | (slices.peak < QUIET)
+    if pause.all():
+        raise SoundspotError("expected a sound, but it is silent from start to end")
+    groups = _groups(slices, pause)
+    groups.sort(key=lambda group: -slices.rms[group].sum())  # stable: the earlier of equal ones
+    chosen: list[slice] = []
+    for group in groups:
+        known = any(_same_sound(slices, group, other) for other in chosen)
+        if len(chosen) < count and not known:
+            chosen.append(group)
+    return [
+        Event(
+            group.start * SLICE,
+            min(group.stop * SLICE, slices.seconds),
+            min((group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE, slices.seconds),
+        )
+        for group in chosen
+    ]
+
+
+def _same_sound(slices: Slices, one: slice, two: slice) -> bool:
+    """Never, where nobody said what the slices are like: then only pauses tell sounds apart."""
+    means = [slices.classes[group].mean(axis=0) for group in (one, two)]
+    return slices.classes.shape[1] > 0 and _alike(*means)
+
+
+def _groups(slices: Slices, pause: Bool[np.ndarray, "n"]) -> list[slice]:
+    """Runs of slices that are alike, without the pauses between them."""
+    groups: list[slice] = []
+    so_far = np.zeros(slices.classes.shape[1])  # scores of the last group, added up
+    for k in np.nonzero(~pause)[0].tolist():
+        goes_on = len(groups) > 0 and groups[-1].stop == k and _alike(so_far, slices.classes[k])
+        if goes_on:
+            groups[-1] = slice(groups[-1].start, k + 1)
+            so_far = so_far + slices.classes[k]
+        else:
+            groups.append(slice(k, k + 1))
+            so_far = slices.classes[k]
+    return groups
+
+
+def _alike(a: Float[np.ndarray, "classes"], b: Float[np.ndarray, "classes"]) -> bool:
+    return float(a @ b) >= ALIKE * float(np.linalg.norm(a) * np.linalg.norm(b))

@@ -1,0 +1,1 @@
+"""Media files to arrays, and back."""

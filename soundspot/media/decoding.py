@@ -1,0 +1,387 @@
+"""Pillow and PyAV at work for `media`: pixels, frames with their times, resampled sound.
+
+Time 0 is the first picture of a video or the start of a sound, whatever the file's time stamps.
+
+Axes: height width = the picture as displayed; samples = mono at 16 kHz; native = mono at the
+rate of the file.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+import numpy as np
+from av.audio.frame import AudioFrame
+from av.audio.stream import AudioStream
+from av.container import InputContainer
+from av.error import FFmpegError
+from av.stream import Disposition
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+from jaxtyping import Float32, UInt8
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from soundspot.common.errors import SoundspotError
+
+SAMPLE_RATE = 16_000
+
+CLOCK_TOLERANCE = 1e-3  # s; Matroska rounds time stamps to a millisecond
+_HOLE = 0.1  # s; time stamps this far ahead of the samples mean missing sound, less is jitter
+_LONGEST_HOLE = 600  # s; beyond it the time stamps are broken
+
+# Text that FFmpeg would draw as a video, or that only points to other files and the network.
+_NOT_MEDIA = {"concat", "dash", "hls", "imf", "lavfi", "rtsp", "sdp", "tty", "webm_dash_manifest"}
+_FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA))
+_GUESSED_DURATION = {"aac", "ac3", "mp3", "mpeg"}  # no index: FFmpeg divides size by bit rate
+_FULL_SCALE = {"u8": 2**7, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
+
+# Pillow's plug-ins raise many kinds for damaged files.
+_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, RuntimeError, Image.DecompressionBombError)
+
+AVStream = VideoStream | AudioStream
+
+
+Fault = Literal["unreadable", "no sound", "silent"]
+
+
+class MediaError(SoundspotError):
+    """A file that cannot give what was asked of it; the message names the file and says why."""
+
+    def __init__(self, message: str, fault: Fault = "unreadable") -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+def image_size(path: Path) -> tuple[int, int] | None:
+    """(width, height) of an image when upright; None if the file is no image."""
+    try:
+        with Image.open(path) as image:
+            if image.format == "MPEG":  # Pillow recognises this video but cannot read it
+                return None
+            width, height = image.size
+            turned = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+    except UnidentifiedImageError:
+        return None
+    except _PILLOW_ERRORS as error:
+        raise MediaError(f"{path} is an image that cannot be read ({error}).") from error
+    return (height, width) if turned else (width, height)
+
+
+def read_image(path: Path) -> UInt8[np.ndarray, "height width 3"]:
+    """Decode an image of any mode, upright, on white where it is transparent."""
+    try:
+        with Image.open(path) as source:
+            image = ImageOps.exif_transpose(source)
+            if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
+                raise MediaError(f"{path} has 32-bit pixels: save it with 8 or 16 bits first.")
+            if image.mode.startswith("I"):  # 16 bits of grey
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            if image.has_transparency_data:
+                image = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            return np.array(image.convert("RGB"))
+    except _PILLOW_ERRORS as error:
+        raise MediaError(f"{path} is an image that cannot be read ({error}).") from error
+
+
+@contextmanager
+def open_container(path: Path) -> Iterator[InputContainer]:
+    """Open a sound or video; what the decoder says, here or in the body, becomes a sentence."""
+    try:
+        # "file:" keeps FFmpeg from taking a name with a colon for a network protocol.
+        container = av.open(
+            f"file:{path}",
+            container_options={"format_whitelist": _FORMATS},
+            metadata_errors="replace",
+        )
+    except FFmpegError as error:
+        with path.open("rb") as file:
+            is_mp4 = file.read(8)[4:] == b"ftyp"
+        why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
+        raise MediaError(f"{path} is no readable image, sound or video ({why}).") from error
+    try:
+        with container:
+            yield container
+    except FFmpegError as error:
+        raise MediaError(f"{path} is cut short or damaged ({error.strerror}).") from error
+
+
+def find_stream(container: InputContainer, kind: Literal["video", "audio"]) -> AVStream | None:
+    """Find the first stream that can be decoded; the cover of a sound file is no video."""
+    streams = container.streams.video if kind == "video" else container.streams.audio
+    stills = Disposition.attached_pic | Disposition.timed_thumbnails
+    usable = (s for s in streams if s.codec_context is not None and not s.disposition & stills)
+    return next(usable, None)
+
+
+def duration(path: Path, container: InputContainer, stream: AVStream) -> float:
+    """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
+    if container.format.name not in _GUESSED_DURATION:
+        if stream.duration and stream.time_base:
+            end = ((stream.start_time or 0) + stream.duration) * stream.time_base
+            return float(end) - _time_zero(container)
+        if container.duration:
+            # Matroska announces its last time stamp, others the length.
+            start = 0 if "matroska" in container.format.name else container.start_time or 0
+            return (start + container.duration) / av.time_base - _time_zero(container)
+    # Nothing is announced (browsers record like that): read it through, without decoding.
+    last = 0
+    with open_container(path) as again:
+        for packet in again.demux(again.streams[stream.index]):
+            begin = last if packet.pts is None else packet.pts
+            last = max(last, begin + (packet.duration or 0))
+    return float(last * (stream.time_base or 0)) - _time_zero(container)
+
+
+def decode(
+    path: Path, kind: Literal["video", "audio"], start: float
+) -> Iterator[tuple[float, Any]]:
+    """Decode (time, frame) from `start` or before it on; seek only where that is exact."""
+    with open_container(path) as container:
+        yield from _decode_fresh(path, container, kind, start)
+
+
+def _decode_fresh(
+    path: Path, container: InputContainer, kind: Literal["video", "audio"], start: float
+) -> Iterator[tuple[float, Any]]:
+    """`decode` in a container from which nothing has been read."""
+    stream = find_stream(container, kind)
+    if stream is None:
+        raise MediaError(f"{path} has no {kind} that can be decoded.")
+    # AVI stamps pictures in the order of decoding, not of showing: count them instead.
+    counted = kind == "video" and container.format.name == "avi"
+    frames: Iterator[Any] | None = container.decode(stream)
+    if start > 0 and not counted:
+        frames = _seek(container, stream, start)
+    if frames is None:
+        yield from decode(path, kind, 0.0)
+        return
+    interval = _frame_interval(stream) if kind == "video" else 0
+    zero = _time_zero(container)
+    time = float(-interval)
+    for frame in frames:
+        stamped = frame.time is not None and not counted
+        time = frame.time - zero if stamped else float(time + interval)
+        yield time, frame
+
+
+def frame_at(container: InputContainer, at: float) -> VideoFrame | None:
+    """Seek to the frame that is shown at a moment, and decode only what it needs.
+
+    It is the frame that `shown` finds, or None where that is not certain: `decode` must tell then.
+    """
+    stream = find_stream(container, "video")
+    if not isinstance(stream, VideoStream) or stream.time_base is None:
+        return None
+    if container.format.name == "avi":  # see `decode`
+        return None
+    place = int((at + _time_zero(container)) / stream.time_base)
+    try:
+        container.seek(place, stream=stream)
+        stamp = _stamp_at(container, stream, at)
+        if stamp is None:
+            return None
+        container.seek(place, stream=stream)
+        return _decode_one(container, stream, stamp)
+    except FFmpegError:
+        return None
+
+
+def _stamp_at(container: InputContainer, stream: VideoStream, at: float) -> int | None:
+    """Read on from a key frame for the time stamp of the frame that is shown at a moment."""
+    zero, unit = _time_zero(container), stream.time_base or Fraction(1)
+    ticks, second = unit.numerator, unit.denominator  # Fractions are slow
+
+    def is_later(stamp: int) -> bool:
+        return at < stamp * ticks / second - zero - CLOCK_TOLERANCE
+
+    best: int | None = None
+    for number, packet in enumerate(container.demux(stream)):
+        if packet.pts is None or packet.is_corrupt:
+            return None  # damaged, or the end: how long the last frame is shown is not known here
+        if number == 0 and (is_later(packet.pts) or not packet.is_keyframe):
+            return None  # the index led elsewhere
+        if packet.dts is not None and is_later(packet.dts):
+            return best  # no packet to come is shown before it is decoded
+        if not is_later(packet.pts) and not packet.is_discard:
+            best = packet.pts if best is None else max(best, packet.pts)
+    return None
+
+
+def _decode_one(container: InputContainer, stream: VideoStream, stamp: int) -> VideoFrame | None:
+    """Decode on from a key frame, leaving out what the frame with a time stamp does not need."""
+    context = stream.codec_context
+    if not context.is_open:
+        stream.thread_type = "NONE"  # to start a thread a core costs more than it saves
+    # No other frame refers to these. (H.265 has some to which frames of its higher layers do.)
+    context.skip_frame = "NONREF" if context.name == "h264" else "DEFAULT"
+    for packet in container.demux(stream):
+        wanted = packet.pts == stamp
+        if wanted:
+            context.skip_frame = "DEFAULT"
+        frames = stream.decode(packet)
+        if wanted:
+            frames += stream.decode(None)
+        for frame in frames:
+            if frame.is_corrupt:
+                return None
+            if frame.pts == stamp:
+                return frame
+        if wanted:
+            break
+    return None
+
+
+def shown(
+    frames: Iterable[tuple[float, VideoFrame]], times: Iterable[float], hold: float
+) -> Iterator[tuple[float, VideoFrame]]:
+    """Pair growing times with the frame shown at each, until `hold` s after the last one's end."""
+    wanted = iter(times)
+    time = next(wanted, math.inf)
+    current: VideoFrame | None = None
+    begin = end = 0.0
+    for start, frame in frames:
+        while current is not None and time < start - CLOCK_TOLERANCE:
+            yield time, current
+            time = next(wanted, math.inf)
+        length = float(frame.duration * (frame.time_base or 0)) or start - begin
+        current, begin, end = frame, start, start + length
+    while current is not None and time < end + hold:
+        yield time, current
+        time = next(wanted, math.inf)
+
+
+def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+    """Convert a frame and turn it as its display matrix says."""
+    try:
+        picture: Any = frame.to_ndarray(format="rgb24")
+    except FFmpegError as error:
+        raise MediaError(f"{path} has pictures that cannot be shown ({error.strerror}).") from error
+    try:
+        side_data: Any = frame.side_data
+    except ValueError:  # PyAV does not know all of FFmpeg's kinds of side data
+        return np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)))
+    matrix = side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return np.asarray(picture)
+    # x' = ax + cy, y' = bx + dy, where quarter turns have a = d = 0 and the others b = c = 0.
+    a, b, _, c, d, *_ = np.frombuffer(matrix, np.int32)
+    if abs(b) > abs(a):
+        picture, a, d = picture.swapaxes(0, 1), c, b
+    return np.ascontiguousarray(picture[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1])
+
+
+def sound_blocks(
+    path: Path, second: int, fresh: InputContainer | None = None
+) -> Iterator[Float32[np.ndarray, " samples"]]:
+    """Resample the sound from a whole second on.
+
+    At whole seconds the two sampling grids meet, so that from any of them the same samples follow,
+    but for the first half second, in which the decoder and the filter may lack what came before.
+
+    Args:
+        path: A sound or video.
+        second: Where to begin.
+        fresh: The file, if it is open already and nothing has been read from it.
+    """
+    resampler = av.AudioResampler("fltp", "mono", SAMPLE_RATE)
+    for rate, block in _native_blocks(path, second, fresh):
+        frame = AudioFrame.from_ndarray(block[None], "fltp", "mono")
+        frame.sample_rate = rate
+        yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
+    # A resampler that had nothing to do answers the flush with [None].
+    yield from (part.to_ndarray()[0] for part in resampler.resample(None) if part is not None)
+
+
+def _native_blocks(
+    path: Path, second: int, fresh: InputContainer | None
+) -> Iterator[tuple[int, Float32[np.ndarray, " native"]]]:
+    """Give (rate, about a second of mono sound) from a whole second on, silence in its holes."""
+    rate = clock = fed = given = 0  # samples: the decoder's place, what was taken, what was given
+    pieces: list[Any] = []
+    start = float(second)
+    if fresh is None:
+        frames = decode(path, "audio", start)
+    else:
+        frames = _decode_fresh(path, fresh, "audio", start)
+    for time, frame in frames:
+        if rate == 0:
+            rate = frame.sample_rate
+            clock, fed, given = round(time * rate), second * rate, second * rate
+        if frame.sample_rate != rate:
+            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first.")
+        if time - clock / rate > _HOLE:
+            clock = round(time * rate)
+        hole = clock - fed
+        if hole > _LONGEST_HOLE * rate:
+            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
+        clock += frame.samples
+        if clock > fed:
+            pieces += [np.zeros(max(hole, 0), np.float32), _mono(path, frame)[max(-hole, 0) :]]
+            fed = clock
+        if fed - given >= rate:
+            yield rate, np.concatenate(pieces)
+            pieces, given = [], fed
+    if fed > given:
+        yield rate, np.concatenate(pieces)
+
+
+def _mono(path: Path, frame: AudioFrame) -> Float32[np.ndarray, " native"]:
+    """Average the channels; full scale is 1."""
+    name = frame.format.packed.name
+    if name not in _FULL_SCALE:
+        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first.")
+    data: Any = frame.to_ndarray()
+    if frame.format.is_packed:
+        data = data.reshape(-1, frame.layout.nb_channels).T
+    if name == "flt":  # what most decoders give, some hundred times a clip
+        return np.asarray(data[0] if len(data) == 1 else np.add.reduce(data) / len(data))
+    mean = data.mean(axis=0) - (128 if name == "u8" else 0)
+    return np.asarray(mean / _FULL_SCALE[name], np.float32)
+
+
+def _seek(container: InputContainer, stream: AVStream, start: float) -> Iterator[Any] | None:
+    """Decode from a key frame at or before `start` on; None if the seek does not lead there."""
+    unit = stream.time_base
+    if unit is None:
+        return None
+    # Only time stamps that count samples put the sound back exactly where it belongs.
+    if isinstance(stream, AudioStream) and unit * stream.rate != 1:
+        return None
+    zero = _time_zero(container)
+    # An index may hold decoding times, some frames ahead of showing: look further back as well.
+    for target in (start, start - 2, start - 10):
+        if target <= 0:
+            return None
+        try:
+            container.seek(int((target + zero) / unit), stream=stream)
+            frames: Iterator[Any] = container.decode(stream)
+            first = next(frames, None)
+        except FFmpegError:
+            return None
+        if first is None or first.time is None:
+            return None
+        if first.time - zero <= start + CLOCK_TOLERANCE:
+            return itertools.chain([first], frames)
+    return None
+
+
+def _time_zero(container: InputContainer) -> float:
+    """The time stamp, in seconds, from which the clip is counted.
+
+    The first picture's, so that picture n of a steady video is at n/fps: sound may begin some
+    milliseconds before it, as codecs need a run-up.
+    """
+    video = find_stream(container, "video")
+    if video is not None and video.start_time is not None and video.time_base is not None:
+        return float(video.start_time * video.time_base)
+    return (container.start_time or 0) / av.time_base
+
+
+def _frame_interval(stream: AVStream) -> Fraction:
+    return 1 / (stream.guessed_rate or Fraction(25))

@@ -1,0 +1,1 @@
+"""The parts of the paper, and the methods made of them."""

@@ -1,0 +1,32 @@
+"""One line a method: its name, its config and its module.
+
+A new method is one file with a Method and its config, and one line here.
+"""
+
+from typing import Any, NamedTuple
+
+from soundspot.model.methods.attention import Attention, AttentionConfig
+from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
+from soundspot.model.methods.hardway import HardWay, HardWayConfig
+from soundspot.model.methods.method import Method
+from soundspot.model.methods.sspl import SSPL, SSPLConfig
+
+
+class MethodSpec(NamedTuple):
+    """How a method is built.
+
+    Attributes:
+        config: Its dataclass of switches.
+        module: Takes the config.
+    """
+
+    config: type[Any]
+    module: type[Method]
+
+
+METHODS: dict[str, MethodSpec] = {
+    "sspl": MethodSpec(SSPLConfig, SSPL),
+    "attention": MethodSpec(AttentionConfig, Attention),
+    "hardway": MethodSpec(HardWayConfig, HardWay),
+    "contrastive": MethodSpec(ContrastiveConfig, Contrastive),
+}

@@ -1,0 +1,149 @@
+"""The attention baseline (Senocak et al., CVPR 2018) on the frozen features SSPL sees.
+
+The paper's study of false negatives trains a contrastive network in two ways: strategy A takes the
+sound of any other pair as a negative, strategy B only sounds of another class, which needs labels.
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid,
+d dimensions in which a frame and a sound are compared.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from soundspot.common.errors import SoundspotError
+from soundspot.model.attention import attend, similarity
+from soundspot.model.heads import AudioTransform
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+
+Negatives = Literal["all", "other_class"]
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Every switch of the attention baseline.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        visual_conv: A trained 1 x 1 convolution on the visual feature.
+        negatives: Which other pairs of a batch are negatives: all of them (strategy A) or those of
+            another class (strategy B).
+        sound: What the attended frame is compared with: the frozen embedding, as in Senocak's
+            released code, which leaves g to direct the attention and nothing else; or the
+            transformed sound g(f_a), which then serves both ends.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    visual_conv: bool = False
+    negatives: Negatives = "all"
+    sound: Literal["embedding", "transformed"] = "embedding"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a) < 1:
+            raise ValueError("c_v and c_a must be at least 1")
+
+
+class Attention(Method):
+    """Attend to where the sound is, then tell the pair's own sound from the others.
+
+    The weights are the softmax over the grid of the ReLU'd cosine. The visual feature summed under
+    them goes through FC-ReLU-FC, as in Senocak: the first layer is as wide as the visual feature,
+    the last as the mean embedding of the sound it is compared with. The map is the cosine itself,
+    as it is for SSPL: ReLU and softmax keep its order at best, not its proportions, so a threshold
+    on their min-max would be another one, and one table should compare methods and nothing else.
+    """
+
+    training_only = ("visual_fc.",)
+
+    def __init__(self, config: AttentionConfig) -> None:
+        super().__init__()
+        self.config = config
+        c_v = config.c_v
+        self.g = AudioTransform(config.c_a, c_v)
+        self.conv = nn.Conv2d(c_v, c_v, 1) if config.visual_conv else nn.Identity()
+        out = c_v if config.sound == "transformed" else config.c_a
+        self.visual_fc = nn.Sequential(nn.Linear(c_v, c_v), nn.ReLU(), nn.Linear(c_v, out))
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """None: SSPL's heads have no counterpart here, so everything takes train.lr."""
+        return []
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses; neither view knows of the other."""
+        negatives = negative_pairs(batch.cls, self.config.negatives)
+        heard = self.g(batch.f_a)
+        target = heard if self.config.sound == "transformed" else batch.f_a.mean(dim=1)
+        views = [
+            self.visual_fc(attend(heard, self.conv(f_v), "relu+softmax").f_av)
+            for f_v in (batch.f_v1, batch.f_v2)
+        ]
+        loss = torch.stack([triplet_loss(z, target, negatives) for z in views]).mean()
+        return MethodOutput(loss, {})
+
+    def maps(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of the transformed sound with every location."""
+        return similarity(self.g(f_a), self.conv(f_v))
+
+
+def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, "b b"]:
+    """Which sound (column) is a negative of which frame (row).
+
+    A pair is never its own negative. Two pairs that were given the same sound file are negatives of
+    each other all the same, as a batch does not say which file a sound came from. Of a training in
+    several processes each sees the pairs of its own share only.
+
+    Args:
+        cls: Class indices, -1 where there is none; "all" does not look at them.
+        negatives: "all" takes every other pair, "other_class" those of another class.
+    """
+    chosen = ~torch.eye(len(cls), dtype=torch.bool, device=cls.device)
+    if negatives == "other_class":
+        unlabelled = int((cls < 0).sum())
+        if unlabelled:
+            raise SoundspotError(
+                f"model.negatives=other_class needs the class of every pair, which {unlabelled} of "
+                f"the {len(cls)} pairs of a batch have not; use model.negatives=all"
+            )
+        chosen = cls[:, None] != cls[None, :]
+    if not chosen.any():
+        raise SoundspotError(
+            f"no pair of a batch of {len(cls)} has a negative under model.negatives={negatives}; "
+            "raise train.batch, or learn from more than one class"
+        )
+    return chosen
+
+
+def triplet_loss(
+    z: Float[Tensor, "b d"], h: Float[Tensor, "b d"], negatives: Bool[Tensor, "b b"]
+) -> Float[Tensor, ""]:
+    """Senocak's loss: of two distances, the own sound's should be the smaller by far.
+
+    With [d+, d-] = softmax([|z - h+|, |z - h-|]) it is d+^2 + (1 - d-)^2, the mean over the
+    negatives of a frame and then over the frames that have any. Senocak draws one negative a frame;
+    taking all of a batch is the expectation of that, without chance.
+
+    Args:
+        z: The attended frames.
+        h: Their sounds.
+        negatives: Which sounds (columns) are negatives of which frames (rows).
+    """
+    # The shortcut through a matrix product would lose the small distances to rounding.
+    distances = torch.cdist(z, h, compute_mode="donot_use_mm_for_euclid_dist")
+    own = distances.diagonal()[:, None].expand_as(distances)
+    d_plus, d_minus = torch.stack([own, distances]).softmax(dim=0).unbind()
+    each = d_plus.square() + (1 - d_minus).square()
+    counts = negatives.sum(dim=1)
+    rows = (each * negatives).sum(dim=1) / counts.clamp(min=1)
+    return rows.sum() / (counts > 0).sum()

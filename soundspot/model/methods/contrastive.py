@@ -1,0 +1,113 @@
+"""The contrastive reference: every sound picks its frame in the batch by its best location.
+
+Multiple-instance learning with a bidirectional InfoNCE loss: the strongest simple method with
+negatives, against which methods without are to be read.
+
+Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
+channels (c_a), c visual channels (c_v), h w feature grid.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.model.attention import every_similarity, self_attended, similarity
+from soundspot.model.heads import AudioTransform
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+
+
+@dataclass(frozen=True)
+class ContrastiveConfig:
+    """Every switch of the contrastive reference.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature.
+        visual_conv: A trained 1 x 1 convolution on the visual feature.
+        self_attention: Temperature of the self-attention without parameters that maps are made
+            with; 0 is off. Training does without it.
+        temperature: Of InfoNCE.
+        pooling: Temperature of the soft maximum over the grid; 0 is the maximum itself.
+        alike: Temperature of soft targets: sounds that the frozen encoder finds alike share the
+            target, so that false negatives are not pushed away; 0 is one target a sound.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    visual_conv: bool = True
+    self_attention: float = 0.0
+    temperature: float = 0.07
+    pooling: float = 0.0
+    alike: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        if self.temperature <= 0 or min(self.self_attention, self.pooling, self.alike) < 0:
+            raise ValueError(
+                "temperature must be positive; self_attention, pooling and alike not negative"
+            )
+
+
+class Contrastive(Method):
+    """g for the sound, a 1 x 1 convolution for the frame, and nothing else."""
+
+    def __init__(self, config: ContrastiveConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.g = AudioTransform(config.c_a, config.c_v)
+        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """None: all of it takes the one learning rate."""
+        return []
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """InfoNCE of both views, in both directions."""
+        heard = self.g(batch.f_a)
+        targets = alike_targets(batch.f_a, self.config.alike)
+        loss, right = heard.new_zeros(()), heard.new_zeros(())
+        for f_v in (batch.f_v1, batch.f_v2):
+            every = every_similarity(heard, self.conv(f_v))
+            logits = soft_maximum(every, self.config.pooling) / self.config.temperature
+            loss = loss + info_nce(logits, targets) / 2
+            diagonal = torch.arange(len(logits), device=logits.device)
+            right = right + (logits.argmax(dim=1) == diagonal).float().mean() / 2
+        return MethodOutput(loss, {"matched": right.detach()})
+
+    def maps(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of the sound with every location."""
+        f_v = self.conv(f_v)
+        if self.config.self_attention:
+            f_v = self_attended(f_v, self.config.self_attention)
+        return similarity(self.g(f_a), f_v)
+
+
+def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
+    """The largest value of each map, or a smooth bound between its mean and its maximum."""
+    if temperature == 0:
+        return every.amax(dim=2)
+    return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
+
+
+def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
+    """Which sounds count as the same: each only itself, or a softmax over their likeness."""
+    if temperature == 0:
+        return torch.eye(len(f_a), device=f_a.device)
+    mean = f_a.mean(dim=1)
+    unit = F.normalize(mean - mean.mean(dim=0), dim=1)
+    return (unit @ unit.T / temperature).softmax(dim=1)
+
+
+def info_nce(logits: Float[Tensor, "b b"], targets: Float[Tensor, "b b"]) -> Float[Tensor, ""]:
+    """Cross-entropy of frames over sounds and of sounds over frames."""
+    return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2

@@ -1,0 +1,136 @@
+"""The HardWay baseline (Chen et al., CVPR 2021) on the frozen features SSPL sees.
+
+A frame is told from its own background and from the sounds of other pairs by masked means of
+similarity maps. Of the original only the loss is kept: its ResNet-18s give way to the frozen
+encoders, so that g, and the 1 x 1 convolution if wanted, are all that is trained.
+
+Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
+channels (c_a), c visual channels (c_v), h w feature grid.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from soundspot.model.attention import every_similarity, similarity
+from soundspot.model.heads import AudioTransform
+from soundspot.model.methods.attention import Negatives, negative_pairs
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+
+
+@dataclass(frozen=True)
+class HardWayConfig:
+    """Every switch of HardWay; the defaults are those of its paper.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        visual_conv: A trained 1 x 1 convolution on the visual feature.
+        trimap: Whether locations between the two thresholds are ignored; without it the positive
+            threshold parts positives from background.
+        background: Whether the own background is a negative.
+        positive_threshold: A similarity above it is positive.
+        background_threshold: A similarity below it is background.
+        sharpness: Width of the sigmoids that stand for the thresholds; small is sharp.
+        temperature: Of the cross-entropy.
+        negatives: Which other pairs of a batch are negatives: all of them, or those of another
+            class, as in the paper's study of false negatives.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    visual_conv: bool = False
+    trimap: bool = True
+    background: bool = True
+    positive_threshold: float = 0.65
+    background_threshold: float = 0.4
+    sharpness: float = 0.03
+    temperature: float = 0.07
+    negatives: Negatives = "all"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a) < 1:
+            raise ValueError("c_v and c_a must be at least 1")
+        if min(self.sharpness, self.temperature) <= 0:
+            raise ValueError("sharpness and temperature must be positive")
+        if self.background_threshold > self.positive_threshold:
+            raise ValueError("background_threshold must not be above positive_threshold")
+
+
+class HardWay(Method):
+    """Bring a sound to the locations it fits, away from the rest and from other frames."""
+
+    def __init__(self, config: HardWayConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.g = AudioTransform(config.c_a, config.c_v)
+        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """None: SSPL's heads have no counterpart here, so everything takes train.lr."""
+        return []
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses; neither view knows of the other."""
+        negatives = negative_pairs(batch.cls, self.config.negatives)
+        heard = self.g(batch.f_a)
+        losses = [
+            hardway_loss(every_similarity(heard, self.conv(f_v)), negatives, self.config)
+            for f_v in (batch.f_v1, batch.f_v2)
+        ]
+        return MethodOutput(torch.stack(losses).mean(), {})
+
+    def maps(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> Float[Tensor, "b h w"]:
+        """A: the cosine of the own transformed sound with every location."""
+        return similarity(self.g(f_a), self.conv(f_v))
+
+
+def hardway_loss(
+    a0: Float[Tensor, "b b n"], negatives: Bool[Tensor, "b b"], config: HardWayConfig
+) -> Float[Tensor, ""]:
+    """Cross-entropy of the own positives against other sounds and the own background.
+
+    Every sound is judged by the mean of its map under its own positive mask, as in Chen's released
+    code: what the frame has that fits that sound best, not the mean over the frame. The diagonal is
+    then the pair's own positives. The released code keeps it out of the negatives by a factor of
+    -99, which makes a negative similarity a huge positive logit; here each pair counts once. The
+    masks pass gradients on, as theirs do. A frame without negatives has its background alone.
+
+    Args:
+        a0: Similarity of every frame (rows) with every sound (columns); A is its diagonal.
+        negatives: Which sounds are negatives of which frames.
+        config: Thresholds and switches.
+    """
+    sharpness, low = config.sharpness, config.background_threshold
+    if not config.trimap:
+        low = config.positive_threshold
+    own = torch.eye(len(a0), dtype=torch.bool, device=a0.device)
+    logits = masked_mean(a0, (a0 - config.positive_threshold) / sharpness)
+    logits = logits.masked_fill(~(own | negatives), -torch.inf)
+    if config.background:
+        a = a0[own]
+        background = masked_mean(a, (low - a) / sharpness)
+        logits = torch.cat([logits, background[:, None]], dim=1)
+    return F.cross_entropy(logits / config.temperature, torch.arange(len(a0), device=a0.device))
+
+
+def masked_mean(
+    s: Float[Tensor, "*maps n"], inside: Float[Tensor, "*maps n"]
+) -> Float[Tensor, "*maps"]:
+    """The mean of maps under the soft mask sigmoid(inside).
+
+    The mask is divided by its sum in the logarithm: far from a threshold it may round to 0
+    everywhere, as 1 - sigmoid does in single precision already at a cosine of 1.
+    """
+    weights = F.logsigmoid(inside).softmax(dim=-1)
+    return (weights * s).sum(dim=-1)

@@ -1,0 +1,74 @@
+"""What the training loop and the localizer ask of a method.
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class Batch(NamedTuple):
+    """What a method learns from.
+
+    Attributes:
+        f_v1: Visual feature of the first view.
+        f_v2: Visual feature of the second view.
+        f_a: Audio embeddings, one a patch.
+        cls: Class index, or -1 where there is none; only label-guided baselines may look.
+    """
+
+    f_v1: Float[Tensor, "b c h w"]
+    f_v2: Float[Tensor, "b c h w"]
+    f_a: Float[Tensor, "b p a"]
+    cls: Int[Tensor, "b"]
+
+
+class MethodOutput(NamedTuple):
+    """A loss to minimise and what to write in the log.
+
+    Attributes:
+        loss: The scalar to minimise.
+        report: Detached scalars for the log.
+    """
+
+    loss: Float[Tensor, ""]
+    report: dict[str, Tensor]
+
+
+class Method(nn.Module):
+    """The trained part of a network; the encoders stay outside, frozen.
+
+    Attributes:
+        training_only: How the names of weights begin that `maps` does not use.
+    """
+
+    training_only: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """The parameters that take lr_1 of Table S1; all others take lr_2."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The losses of a batch of two views and their sound."""
+        raise NotImplementedError
+
+    def maps(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> Float[Tensor, "b h w"]:
+        """The localisation maps; `cycles` is the PCM's T for this call, where there is one."""
+        raise NotImplementedError
+
+    def maps_by_cycle(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> list[Float[Tensor, "b h w"]]:
+        """The maps after t = 1, ..., T passes of a PCM; one map where there is no PCM."""
+        return [self.maps(f_v, f_a)]

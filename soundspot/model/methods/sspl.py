@@ -1,0 +1,224 @@
+"""SSPL (paper Fig. 3): two views and one sound, predicting each other without negatives.
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.model import losses
+from soundspot.model.attention import (
+    attend,
+    attended_sum,
+    self_attended,
+    similarity,
+    spatial_softmax,
+)
+from soundspot.model.heads import AudioTransform, Predictor, Projector
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.pcm import PCM, Variant
+
+
+@dataclass(frozen=True)
+class SSPLConfig:
+    """Every switch of SSPL; the defaults are the paper's SSPL without PCM.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        pcm: Whether the predictive coding module refines the visual feature (Sec. 3.3).
+        cycles: T of the PCM.
+        variant: Whether g and the PCM follow the released code or the paper's text.
+        visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
+        self_attention: Temperature of a self-attention without parameters on the visual feature,
+            before the PCM (not in the paper); 0 is off.
+        scaling: How the map becomes attention weights (Table 5).
+        fusion: How sound and vision are joined (Table S5).
+        objective: What brings the two views' representations together.
+        stop_gradient: Whether SimSiam holds the predicted view constant (Table 3).
+        projection: Output dimensions of the projector.
+        hidden: Hidden dimensions of the projector.
+        momentum: Of BYOL's target network.
+        alignment: Weight of the negative-free cross-modal term (not in the paper); 0 is off.
+        alignment_temperature: Softness of the attention that pools its visual vector.
+        alignment_off_diagonal: Weight of its redundancy reduction.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    pcm: bool = False
+    cycles: int = 5
+    variant: Variant = "released"
+    visual_conv: bool = False
+    self_attention: float = 0.0
+    scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
+    fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
+    objective: Literal["simsiam", "byol", "wmse", "barlow"] = "simsiam"
+    stop_gradient: bool = True
+    projection: int = 2048
+    hidden: int = 2048
+    momentum: float = 0.99
+    alignment: float = 0.0
+    alignment_temperature: float = 0.1
+    alignment_off_diagonal: float = 0.005
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden)
+        if min(sizes) < 1:
+            raise ValueError("c_v, c_a, cycles, projection and hidden must be at least 1")
+        if (
+            min(self.alignment, self.self_attention) < 0
+            or self.alignment_temperature <= 0
+            or not 0 <= self.momentum <= 1
+        ):
+            raise ValueError(
+                "alignment and self_attention must not be negative, alignment_temperature must be "
+                "positive, momentum in 0..1"
+            )
+
+
+class _Encoded(NamedTuple):
+    similarity: Tensor
+    f_v: Tensor
+    z: Tensor
+
+
+class _Branch(nn.Module):
+    """Everything between the frozen features and z: what BYOL keeps a moving average of."""
+
+    def __init__(self, config: SSPLConfig) -> None:
+        super().__init__()
+        self.scaling, self.fusion = config.scaling, config.fusion
+        self.self_attention = config.self_attention
+        self.released = config.variant == "released"
+        self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
+        self.pcm = None
+        if config.pcm:
+            self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
+        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else None
+        width = config.c_v * (2 if config.fusion == "concatenation" else 1)
+        self.projector = Projector(width, config.hidden, config.projection)
+
+    def before_pcm(self, f_v: Tensor) -> Tensor:
+        """What is not in the paper: a convolution, and a self-attention without parameters."""
+        if self.conv is not None:
+            f_v = self.conv(f_v)
+        return self_attended(f_v, self.self_attention) if self.self_attention else f_v
+
+    def visual(self, f_v: Tensor, f_a: Tensor, cycles: int | None = None) -> Tensor:
+        """The visual feature the attention module sees."""
+        f_v = self.before_pcm(f_v)
+        if self.pcm is not None:
+            f_v = self.pcm(f_v, pooled_audio(f_a, unit=self.released), cycles).f_v
+        return f_v
+
+    def forward(self, f_v: Tensor, f_a: Tensor) -> _Encoded:
+        f_v = self.visual(f_v, f_a)
+        attended = attend(self.g(f_a), f_v, self.scaling, self.fusion)
+        return _Encoded(attended.similarity, f_v, self.projector(attended.f_av))
+
+
+class SSPL(Method):
+    """The trained part of the paper's network; the encoders stay outside, frozen."""
+
+    training_only = ("branch.projector.", "predictor.", "target.")
+
+    def __init__(self, config: SSPLConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.branch = _Branch(config)
+        self.predictor = Predictor(config.projection) if self._predicts else None
+        self.target: _Branch | None = None
+        if config.objective == "byol":
+            self.target = copy.deepcopy(self.branch).requires_grad_(False)
+
+    @property
+    def _predicts(self) -> bool:
+        return self.config.objective in ("simsiam", "byol")
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """The parameters that take lr_1 of Table S1; all others take lr_2."""
+        predictor = [] if self.predictor is None else list(self.predictor.parameters())
+        return [*self.branch.projector.parameters(), *predictor]
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The losses of a batch of two views and their sound.
+
+        Each view runs on its own, so that batch-norm statistics stay those of one view.
+        """
+        one = self.branch(batch.f_v1, batch.f_a)
+        two = self.branch(batch.f_v2, batch.f_a)
+        loss = self._objective(one.z, two.z, batch)
+        report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(one.z)}
+        if self.config.alignment:
+            aligned = (self._alignment(one, batch.f_a) + self._alignment(two, batch.f_a)) / 2
+            report["alignment"] = aligned.detach()
+            loss = loss + self.config.alignment * aligned
+        return MethodOutput(loss, report)
+
+    def _objective(self, z1: Tensor, z2: Tensor, batch: Batch) -> Tensor:
+        match self.config.objective:
+            case "barlow":
+                return losses.barlow_twins(z1, z2)
+            case "wmse":
+                return losses.w_mse(z1, z2)
+        assert self.predictor is not None
+        p1, p2 = self.predictor(z1), self.predictor(z2)
+        if self.target is None:
+            return losses.simsiam(p1, p2, z1, z2, self.config.stop_gradient)
+        with torch.no_grad():
+            if self.training:
+                self._update_target(self.target)
+            target1 = self.target(batch.f_v1, batch.f_a).z
+            target2 = self.target(batch.f_v2, batch.f_a).z
+        return losses.byol(p1, p2, target1, target2)
+
+    def _update_target(self, target: _Branch) -> None:
+        """Move the target towards the weights the last step left; called before its next use."""
+        for old, new in zip(target.parameters(), self.branch.parameters(), strict=True):
+            old.lerp_(new, 1 - self.config.momentum)
+
+    def _alignment(self, encoded: _Encoded, f_a: Tensor) -> Tensor:
+        """Barlow-style redundancy reduction between what is seen and what is heard."""
+        weights = spatial_softmax(encoded.similarity, self.config.alignment_temperature)
+        seen = attended_sum(weights, F.normalize(encoded.f_v, dim=1))
+        heard = self.branch.g(f_a)
+        return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
+
+    def maps(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> Float[Tensor, "b h w"]:
+        """The localisation maps S, with the PCM's T of this call if given."""
+        return similarity(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
+
+    def maps_by_cycle(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        cycles: int | None = None,
+    ) -> list[Float[Tensor, "b h w"]]:
+        """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
+        if self.branch.pcm is None:
+            return [self.maps(f_v, f_a)]
+        f_v = self.branch.before_pcm(f_v)
+        heard = self.branch.g(f_a)
+        pooled = pooled_audio(f_a, unit=self.branch.released)
+        steps = self.branch.pcm.trace(f_v, pooled, cycles)
+        return [similarity(heard, step.f_v) for step in steps]
+
+
+def pooled_audio(f_a: Float[Tensor, "b p a"], unit: bool = True) -> Float[Tensor, "b a"]:
+    """What PCM hears: the mean over the patches, put on the unit sphere by the released code."""
+    mean = f_a.mean(dim=1)
+    return F.normalize(mean, dim=1) if unit else mean

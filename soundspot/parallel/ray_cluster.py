@@ -1,0 +1,268 @@
+"""Work on a Ray cluster: tasks and actors of Ray Data that run the same functions.
+
+Each worker takes blocks of items. If it dies, Ray gives its block to another, as often as need be.
+An item that has been begun twice and never ended is passed over, and tried once more in a process
+of its own at the end of its turn. Workers have one thread and no GPU each.
+"""
+
+import copy
+import itertools
+import logging
+import os
+import pickle
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import soundspot
+from soundspot.common.errors import SoundspotError
+
+AHEAD = 1000  # items a worker that are given to Ray at a time: no more can be under way
+BLOCK = 16  # items that a worker takes at most, and that are done again if it dies
+TRIES = 2  # of an item among others: then it is suspected of ending its workers
+SPARE = 1  # CPUs that no worker of ours holds, so that Ray's own tasks are never starved
+
+T = TypeVar("T")
+R = TypeVar("R")
+Load = Callable[[], Callable[[T], R]]
+
+
+def run(
+    load: Load[T, R],
+    items: Iterable[T],
+    crashed: Callable[[T], R],
+    jobs: int | None,
+    cores: int,
+    actors: bool,
+) -> Iterator[R]:
+    """Give the loaded function of every item, in order; see `engines.run`.
+
+    Args:
+        load: Gives the function; called in the workers, in an actor once.
+        items: Read by the window.
+        crashed: What stands for the result of an item that ended the process it had for itself.
+        jobs: Number of workers; None for all that the cluster has room for.
+        cores: Number of workers, if it is None and the cluster is started here.
+        actors: Keep the workers, and what they have loaded.
+    """
+    ray = _import_ray()
+    try:
+        with _connected(ray, jobs, cores) as workers:
+            waiting = iter(items)
+            while window := list(itertools.islice(waiting, workers * AHEAD)):
+                results = _stream(ray, load, window, workers, actors)
+                for item, packed in zip(window, results, strict=True):
+                    yield _alone(ray, load, item, crashed) if packed is None else _opened(packed)
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SoundspotError(
+            f"the Ray cluster failed ({type(error).__name__}: {reason}); "
+            "the same command goes on where it stopped"
+        ) from error
+
+
+def _stream(
+    ray: Any, load: Load[T, R], window: Sequence[T], workers: int, actors: bool
+) -> Iterator[bytes | None]:
+    """Packed results in order; None where an item was passed over."""
+    # Without CPUs of its own it always finds a place, and Ray starts it anew if it dies.
+    tally = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Tally).remote()
+    rows = [{"number": i, "packed": pickle.dumps(item)} for i, item in enumerate(window)]
+    size = max(1, min(BLOCK, len(rows) // (4 * workers)))
+    with ray.data.DataContext.current(_context(ray)):
+        given = ray.data.from_items(rows, override_num_blocks=-(-len(rows) // size))
+        if actors:
+            pool = ray.data.ActorPoolStrategy(size=workers)
+            done = given.map(_Actor, fn_constructor_args=(load, tally), compute=pool)
+        else:
+            pool = ray.data.TaskPoolStrategy(size=workers)
+            done = given.map(_task, fn_args=(load, tally), compute=pool)
+        results = iter(done.iter_rows())
+    for row in results:
+        yield row["packed"]
+
+
+class _Tally:
+    """Counts how often each item was begun; lives in a process of its own."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[int] = Counter()
+
+    def begin(self, number: int) -> int:
+        self._begun[number] += 1
+        return self._begun[number]
+
+
+class _Actor:
+    """A worker that loads when the first item comes: a failure to load is then a result."""
+
+    def __init__(self, load: Load[Any, Any], tally: Any) -> None:
+        self._load, self._tally = load, tally
+        self._function: Callable[[Any], Any] | None = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return _task(row, self._loaded, self._tally)
+
+    def _loaded(self) -> Callable[[Any], Any]:
+        if self._function is None:
+            self._function = self._load()
+        return self._function
+
+
+def _task(row: dict[str, Any], load: Load[Any, Any], tally: Any) -> dict[str, Any]:
+    import ray
+
+    begun = ray.get(tally.begin.remote(row["number"]))
+    return {"packed": None if begun > TRIES else _packed(load, row["packed"])}
+
+
+def _alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) -> R:
+    apart = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_packed)
+    try:
+        packed = ray.get(apart.remote(load, pickle.dumps(item)))
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        return crashed(item)
+    result: R = _opened(packed)
+    return result
+
+
+class _Failure(NamedTuple):
+    """An exception of the function, on its way home: to Ray it is a result like another."""
+
+    error: Exception
+
+
+def _packed(load: Load[Any, Any], item: bytes) -> bytes:
+    try:
+        return pickle.dumps(load()(pickle.loads(item)))
+    except Exception as error:
+        return pickle.dumps(_Failure(error))
+
+
+def _opened(packed: bytes) -> Any:
+    result = pickle.loads(packed)
+    if isinstance(result, _Failure):
+        raise result.error
+    return result
+
+
+def _import_ray() -> Any:
+    # Ray reads these when it is imported. The last two keep it from reporting a dead worker in
+    # paragraphs, amid our own output: we say what became of each item.
+    for name, value in (
+        ("RAY_USAGE_STATS_ENABLED", "0"),
+        ("RAY_BACKEND_LOG_LEVEL", "fatal"),
+        ("RAY_DEDUP_LOGS_SKIP_REGEX", "."),
+    ):
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise SoundspotError(
+            f"--engine ray needs Ray ({error}): pip install 'soundspot[cluster]'"
+        ) from error
+    return ray
+
+
+@contextmanager
+def _connected(ray: Any, jobs: int | None, cores: int) -> Iterator[int]:
+    """Join the cluster that the environment names, or start one here; gives the worker count."""
+    if ray.is_initialized():
+        _check_nodes(ray)
+        yield _workers(ray, jobs)
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    here = {"address": "local", "num_cpus": (jobs or cores) + SPARE, "include_dashboard": False}
+    try:
+        _knock(address or "")
+        with _no_standard_error():
+            ray.init(
+                **({"address": address} if address else here),
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        place = f"at RAY_ADDRESS={address}" if address else "here"
+        token = "; it may want its token in RAY_AUTH_TOKEN" if address else ""
+        raise SoundspotError(f"no Ray cluster {place} ({reason}){token}") from error
+    try:
+        if address:
+            _check_nodes(ray)
+        yield _workers(ray, jobs)
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody listens: Ray would wait for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+@contextmanager
+def _no_standard_error() -> Iterator[None]:
+    """Ray's core says there that it was told to say nothing."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _check_nodes(ray: Any) -> None:
+    """Refuse a node without this soundspot: Ray would try there again for ever."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    for node in ray.nodes():
+        if not node["Alive"]:
+            continue
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_version)
+        try:
+            version = ray.get(ask.remote())
+        except ray.exceptions.RayError:
+            version = "none that works"
+        if version != soundspot.__version__:
+            raise SoundspotError(
+                f"expected soundspot {soundspot.__version__} on every node of the Ray cluster, but "
+                f"{node['NodeManagerHostname']} has {version}"
+            )
+
+
+def _version() -> str:
+    return soundspot.__version__
+
+
+def _workers(ray: Any, jobs: int | None) -> int:
+    cpus = int(ray.cluster_resources().get("CPU", 0))
+    workers = cpus - SPARE if jobs is None else jobs
+    if workers < 1 or workers > cpus - SPARE:
+        raise SoundspotError(
+            f"the Ray cluster has {cpus} CPUs, of which {SPARE} must stay free: it cannot have "
+            f"{max(workers, 1)} workers"
+        )
+    return workers
+
+
+def _context(ray: Any) -> Any:
+    """Ray Data's settings: results in order, actors may die at any time, and no chatter."""
+    context = copy.deepcopy(ray.data.DataContext.get_current())
+    context.execution_options.preserve_order = True
+    context.max_consecutive_actor_init_deaths = 3  # a worker may be killed as it starts
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    for handler in logging.getLogger("ray.data").handlers:
+        if not isinstance(handler, logging.FileHandler):
+            handler.setLevel(logging.CRITICAL + 1)
+    return context

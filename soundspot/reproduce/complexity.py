@@ -1,0 +1,287 @@
+"""What a model costs: parameters and multiply-adds of every part (the GFLOPs of Table S6).
+
+The paper's GFLOPs are multiply-adds; docs/differences.md says how its numbers come about. Only
+convolutions and matrix products count, not activations, norms, pooling or the Fourier transform.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from soundspot.common.config import from_dict, override, to_dict
+from soundspot.encoders.table import build_encoder
+from soundspot.encoders.views import VIEW_SIZE
+from soundspot.inference.localizer import read_model
+from soundspot.media.clips import SOUND_SAMPLES
+from soundspot.model.checkpoint import build_method
+from soundspot.model.methods.method import Batch
+from soundspot.model.pcm import PCM
+from soundspot.training.recipe import Recipe, read_recipe
+
+VIEWS = 2
+REST = "attention and losses"  # what a method computes itself, outside its parts
+PAPER = {
+    "pairs": ".",
+    "method": "sspl",
+    "model": {"pcm": True, "cycles": 5},
+    "features": {"visual": "vgg16", "audio": "vggish"},
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a model.
+
+    Attributes:
+        name: An encoder's name, or where the part stands in the method.
+        parameters: How many it has.
+        frame: GFLOPs to localise in one frame.
+        step: GFLOPs of a training step's forward pass, both views, divided by the batch.
+    """
+
+    name: str
+    parameters: int
+    frame: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """What a model costs.
+
+    Attributes:
+        parts: Visual encoder, audio encoder, the method's parts, and what the method does itself.
+        batch: Pairs in a step: losses that compare pairs with each other cost more in a large one.
+        pcm_pass: GFLOPs of one of the PCM's T passes, both views; None without a PCM.
+    """
+
+    parts: tuple[Part, ...]
+    batch: int
+    pcm_pass: float | None
+
+    @property
+    def total(self) -> Part:
+        """All parts together."""
+        return Part(
+            "total",
+            sum(part.parameters for part in self.parts),
+            sum(part.frame for part in self.parts),
+            sum(part.step for part in self.parts),
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"unit": "multiply-adds / 1e9", **to_dict(self), "total": to_dict(self.total)}
+
+    def show(self) -> None:
+        """Print the table to standard output."""
+        audio = self.parts[1]
+        note = (
+            "GFLOPs are multiply-adds / 1e9 of convolutions and matrix products. Both views: the "
+            f"forward pass of a training step with {self.batch} pairs, for one of them. As in the "
+            f"paper's numbers, each view brings its sound; encoded once, it saves {audio.frame:.3f}"
+            ", and cached features save both encoders."
+        )
+        if self.pcm_pass is not None:
+            note += f" One pass of the PCM: {self.pcm_pass:.3f} for both views."
+        table = Table(caption=note, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.caption_justify = "left"
+        table.add_column("part", overflow="fold")
+        for name in ("parameters", "GFLOPs\none frame", "GFLOPs\nboth views"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for part in (*self.parts, self.total):
+            numbers = (f"{part.parameters:,}", f"{part.frame:.3f}", f"{part.step:.3f}")
+            table.add_row(part.name, *numbers, end_section=part is self.parts[-1])
+        Console(file=sys.stdout).print(table)
+
+
+def gflops(recipe: Recipe) -> float:
+    """The paper's GFLOPs: the forward pass of both views in training, for one pair."""
+    return measure(recipe).total.step
+
+
+def measure(recipe: Recipe) -> Complexity:
+    """Count what a recipe's model costs, part by part; nothing is trained or loaded."""
+    visual = _encoder(recipe.features.visual, (1, 3, VIEW_SIZE, VIEW_SIZE))
+    audio = _encoder(recipe.features.audio, (1, SOUND_SAMPLES))
+    encoders = [
+        Part(f"{name} ({kind} encoder)", cost.parameters, cost.gflops, VIEWS * cost.gflops)
+        for name, kind, cost in (
+            (recipe.features.visual, "visual", visual),
+            (recipe.features.audio, "audio", audio),
+        )
+    ]
+    batch = recipe.train.batch
+    trained = _by_shapes(lambda: _method(recipe, batch, visual.shape, audio.shape))
+    return Complexity((*encoders, *trained.parts), batch, trained.pcm_pass)
+
+
+class _EncoderCost(NamedTuple):
+    parameters: int
+    gflops: float
+    shape: tuple[int, ...]
+
+
+class _MethodCost(NamedTuple):
+    parts: tuple[Part, ...]
+    pcm_pass: float | None
+
+
+@cache
+def _encoder(name: str, shape: tuple[int, ...]) -> _EncoderCost:
+    def count() -> _EncoderCost:
+        encoder = build_encoder(name, None)
+        output, counts = count_multiply_adds({}, lambda: encoder(torch.rand(shape)))
+        return _EncoderCost(_parameters(encoder), counts.total() / 1e9, tuple(output.shape))
+
+    return _by_shapes(count)
+
+
+def _method(
+    recipe: Recipe, batch: int, visual: tuple[int, ...], audio: tuple[int, ...]
+) -> _MethodCost:
+    method = build_method(recipe.method, recipe.model)
+    parts = dict(find_parts(method))
+
+    def features(pairs: int, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.rand(pairs, *shape[1:])
+
+    classes = torch.arange(batch)  # all different: no pair is spared as a false negative
+    first, second = features(batch, visual), features(batch, visual)
+    pairs = Batch(first, second, features(batch, audio), classes)
+    _, step = count_multiply_adds(parts, lambda: method(pairs))
+    method.eval()
+    single = features(1, visual), features(1, audio)
+    _, frame = count_multiply_adds(parts, lambda: method.maps(*single))
+    own = {
+        name: _parameters(part)
+        - sum(_parameters(parts[other]) for other in parts if other.startswith(f"{name}."))
+        for name, part in parts.items()
+    }
+    own[REST] = _parameters(method) - sum(own.values())
+    costs = (Part(name, n, frame[name] / 1e9, step[name] / batch / 1e9) for name, n in own.items())
+    passes = {name: len(part.norms) for name, part in parts.items() if isinstance(part, PCM)}
+    each = [step[name] / batch / 1e9 / total for name, total in passes.items()]
+    return _MethodCost(
+        tuple(part for part in costs if part.parameters or part.frame or part.step),
+        each[0] if each else None,
+    )
+
+
+def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The named parts of a method.
+
+    What soundspot.model.methods defines only joins parts together and is looked into; every other
+    module is a part, and so is the output convolution of a PCM, which its T passes share.
+    """
+    for name, child in module.named_children():
+        full = f"{path}{name}"
+        if type(child).__module__.startswith("soundspot.model.methods."):
+            yield from find_parts(child, f"{full}.")
+            continue
+        yield full, child
+        if isinstance(child, PCM):
+            yield f"{full}.output", child.output
+
+
+def count_multiply_adds(
+    parts: Mapping[str, nn.Module], run: Callable[[], T]
+) -> tuple[T, "Counter[str]"]:
+    """Run something and count its multiply-adds by the innermost part that does them.
+
+    Args:
+        parts: Modules by name; what happens outside them is counted under REST.
+        run: Calls the network.
+    """
+    # torch counts a transposed convolution by its input, the paper by its output.
+    counter = FlopCounterMode(
+        display=False, custom_mapping={torch.ops.aten.convolution: _convolution}
+    )
+    counts: Counter[str] = Counter()
+    inside = [REST]
+
+    def settle() -> None:
+        counts[inside[-1]] += counter.get_total_flops() // 2 - counts.total()
+
+    def enter(name: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            settle()
+            inside.append(name)
+
+        return hook
+
+    def leave(*_: object) -> None:
+        settle()
+        inside.pop()
+
+    hooks = [
+        handle
+        for name, part in parts.items()
+        for handle in (
+            part.register_forward_pre_hook(enter(name)),
+            part.register_forward_hook(leave),
+        )
+    ]
+    with torch.no_grad(), counter:
+        result = run()
+    settle()
+    for handle in hooks:
+        handle.remove()
+    return result, counts
+
+
+def _convolution(
+    _input: torch.Size, weight: torch.Size, *_: object, out_shape: torch.Size, **__: object
+) -> int:
+    """The whole kernel at every cell of the output; torch's unit is two a multiply-add."""
+    return 2 * out_shape[0] * prod(out_shape[2:]) * prod(weight)
+
+
+def _by_shapes(count: Callable[[], T]) -> T:
+    """Count without computing: tensors of torch's meta device have shapes but no values.
+
+    A network that looks at values refuses them and runs for real, to the same count.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                return count()
+        except RuntimeError:
+            return count()
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def read_subject(words: Sequence[str]) -> Recipe:
+    """What the command line asks about.
+
+    Args:
+        words: A recipe (.yaml) or a model, then overrides such as `model.cycles=3`. Without the
+            former: the paper's SSPL with PCM on VGG16 and VGGish.
+    """
+    if not words or ("=" in words[0] and not Path(words[0]).exists()):
+        same = override(PAPER, words)["method"] == PAPER["method"]
+        # SSPL's switches mean nothing to another method.
+        return from_dict(Recipe, override(PAPER if same else {**PAPER, "model": {}}, words))
+    chosen, *settings = words
+    if Path(chosen).suffix in (".yaml", ".yml"):
+        return read_recipe(Path(chosen), settings)
+    card = read_model(chosen)[1]
+    values = {"method": card.method, "model": card.config, "features": to_dict(card.features)}
+    return from_dict(Recipe, override({"pairs": ".", **values}, settings))

@@ -1,0 +1,304 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from soundspot.cli import main
+from soundspot.common.config import to_dict
+from soundspot.encoders import weights
+from soundspot.features.cache import FeatureSpec
+from soundspot.inference import localizer
+from soundspot.media import clips as media
+from soundspot.model import checkpoint
+from soundspot.model.checkpoint import Card
+from soundspot.model.methods.sspl import SSPLConfig
+
+TONE = 0.5 * np.sin(np.arange(48_000) / 7).astype(np.float32)
+FRAME = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
+
+
+def run_apart(*arguments: str, **options) -> subprocess.CompletedProcess:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-m", "soundspot", *arguments]
+    return subprocess.run(command, text=True, check=False, **options)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A checkpoint that needs no pretrained encoders."""
+    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
+    path = tmp_path / "model" / "best.safetensors"
+    built = checkpoint.build_method("sspl", to_dict(config))
+    checkpoint.save(path, built, Card("sspl", to_dict(config), FeatureSpec(pretrained=False)))
+    return str(path.parent)
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> str:
+    Image.fromarray(FRAME).save(tmp_path / "photo.png")
+    return str(tmp_path / "photo.png")
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> str:
+    media.write_flac(tmp_path / "sound.flac", TONE)
+    return str(tmp_path / "sound.flac")
+
+
+@pytest.fixture
+def video(tmp_path: Path) -> str:
+    media.write_video(tmp_path / "video.mp4", [FRAME] * 40, TONE, 10.0)
+    return str(tmp_path / "video.mp4")
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The one sentence with which a command is refused."""
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("soundspot: ") and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_a_video_becomes_a_picture(capsys, tmp_path, video, model):
+    out = tmp_path / "where.png"
+    assert main(["localize", video, "-o", str(out), "--model", model]) == 0
+    assert Image.open(out).width > 700
+    captured = capsys.readouterr()
+    assert str(out) in captured.out and "peak cosine" in captured.out
+    assert captured.err == ""
+
+
+def test_without_a_name_the_picture_is_named_after_the_file(tmp_path, monkeypatch, video, model):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["localize", video, "--model", model]) == 0
+    assert [path.name for path in Path().iterdir()] == ["video-soundspot.png"]
+
+
+def test_json_to_standard_output_is_nothing_but_json(capsys, tmp_path, photo, sound, model):
+    arguments = ["localize", photo, "--audio", sound, "--model", model]
+    assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["width"], found["height"], found["at"]) == (62, 46, None)
+    assert np.shape(found["similarity"]) == (14, 14)
+    file = tmp_path / "found.json"
+    assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", str(file)]) == 0
+    assert json.loads(file.read_text()) == found
+
+
+def test_at_takes_another_moment(capsys, tmp_path, video, model):
+    out = str(tmp_path / "a.png")
+    assert main(["localize", video, "--at", "0.5", "-o", out, "--model", model, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["at"] == pytest.approx(0.5)
+    assert "9" in refused(capsys, "localize", video, "--at", "9", "-o", out, "--model", model)
+
+
+def test_several_sounds_become_rows(capsys, tmp_path, model):
+    sound = np.concatenate([TONE[:16_000], np.zeros(16_000, np.float32), TONE[:16_000] / 3])
+    video, out = str(tmp_path / "two.mp4"), tmp_path / "rows.png"
+    media.write_video(video, [FRAME] * 30, sound, 10.0)
+    command = ["localize", video, "--sources", "3", "-o", str(out), "--model", model]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "asked for 3 sounds, told 2 apart" in said
+    assert "sound 1, 0.00 to 1.00 s" in said and "sound 2, 2.00 to 3.00 s" in said
+    assert Image.open(out).height > 600  # two rows
+    assert main([*command, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["sources"]
+    assert [one["span"] for one in found] == [[0, 1], [2, 3]]
+    assert "one of them" in refused(capsys, *command, "--at", "1")
+    assert "at least 1, not 0" in refused(capsys, "localize", video, "--sources", "0")
+
+
+def test_several_sounds_need_a_sound(capsys, tmp_path, photo, model):
+    command = ["localize", photo, "--sources", "2", "--model", model]
+    out = ["-o", str(tmp_path / "rows.png")]
+    assert "no sound" in refused(capsys, *command, *out)
+    assert "no sound" in refused(capsys, *command, *out, "--audio", photo)
+
+
+def test_the_ending_of_a_video_makes_a_video(capsys, tmp_path, video, model):
+    out, file = tmp_path / "where.mp4", tmp_path / "moments.jsonl"
+    command = ["localize", video, "-o", str(out), "--model", model, "--fps-map", "1"]
+    assert main([*command, "--json", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "maps:  4" in said and f"video: {out}" in said
+    assert media.probe(out).has_sound
+    moments = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [m["at"] for m in moments] == [0, 1, 2, 3]
+    assert main([*command, "--json", "-"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == moments
+
+
+def test_what_cannot_become_a_video(capsys, tmp_path, video, photo, sound):
+    out = ("-o", str(tmp_path / "where.mp4"))
+    assert "every moment" in refused(capsys, "localize", video, *out, "--at", "1")
+    assert "every moment" in refused(capsys, "localize", video, *out, "--sources", "2")
+    assert "no video but image" in refused(capsys, "localize", photo, *out, "--audio", sound)
+    assert "is the same file as" in refused(capsys, "localize", video, "-o", video)
+    picture = ("-o", str(tmp_path / "a.png"))
+    assert "for videos" in refused(capsys, "localize", video, *picture, "--fps-map", "2")
+    mute = tmp_path / "mute.mp4"
+    media.write_video(mute, [FRAME] * 5, None, 10.0)
+    assert "has no sound to locate" in refused(capsys, "localize", str(mute), *out)
+    assert not (tmp_path / "where.mp4").exists()
+
+
+def test_an_untrained_model_says_so_in_print_and_in_the_picture(
+    capfd, tmp_path, photo, sound, monkeypatch
+):
+    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
+    monkeypatch.setitem(localizer.UNTRAINED, "untrained-sspl", config)
+    monkeypatch.setattr(localizer, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
+    out = tmp_path / "a.png"
+    arguments = ["localize", photo, "--audio", sound, "-o", str(out)]
+    assert main([*arguments, "--model", "untrained-sspl"]) == 0
+    assert "MEANS NOTHING" in capfd.readouterr().out
+    assert (np.asarray(Image.open(out))[3] == (200, 24, 36)).all()
+
+
+def test_inputs_that_are_refused(capsys, tmp_path, photo, sound, video, model):
+    text = tmp_path / "notes.txt"
+    text.write_text("not a video")
+    half = tmp_path / "half.mp4"
+    half.write_bytes(Path(video).read_bytes()[: Path(video).stat().st_size // 2])
+    mute = tmp_path / "mute.mp4"
+    media.write_video(mute, [FRAME] * 40, np.zeros_like(TONE), 10.0)
+    out = ["-o", str(tmp_path / "a.png"), "--model", model]
+    for file, words in (
+        (text, "notes.txt"),
+        (half, "half.mp4"),
+        (mute, "silent"),
+        (tmp_path, str(tmp_path)),
+        (tmp_path / "absent.mp4", "absent.mp4"),
+        (photo, "photo.png"),
+        (sound, "sound.flac"),
+    ):
+        assert words in refused(capsys, "localize", str(file), *out)
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
+    before = Path(photo).read_bytes()
+    command = ["localize", photo, "--audio", sound]
+    assert "is the same file as" in refused(capsys, *command, "-o", photo)
+    assert "is the same file as" in refused(
+        capsys, *command, "-o", str(tmp_path / "a.png"), "--json", sound
+    )
+    both = str(tmp_path / "both.png")
+    assert "is the same file as" in refused(capsys, *command, "-o", both, "--json", both)
+    assert "no folder" in refused(capsys, *command, "-o", str(tmp_path / "absent" / "a.png"))
+    assert "must end in" in refused(capsys, *command, "-o", str(tmp_path / "a.gif"))
+    assert Path(photo).read_bytes() == before
+
+
+def test_a_full_disk_leaves_no_half_picture(capsys, tmp_path, photo, sound, model, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Image.Image, "save", full)
+    out = tmp_path / "new" / "a.png"
+    out.parent.mkdir()
+    arguments = ("localize", photo, "--audio", sound, "-o", str(out), "--model", model)
+    assert "No space left on device" in refused(capsys, *arguments)
+    assert list(out.parent.iterdir()) == []
+
+
+def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
+    monkeypatch.setattr(localizer, "MODELS", tmp_path)
+    out = ("-o", str(tmp_path / "a.png"))
+    assert "untrained-sspl" in refused(capsys, "localize", video, *out)
+    assert "no model 'nonsense'" in refused(capsys, "localize", video, *out, "--model", "nonsense")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("lokalize", 'Unknown command "lokalize"'),
+        ("localize", "FILE requires an argument"),
+        ("localize a.mp4 --modell x", "Did you mean --model?"),
+        ("localize a.mp4 --at soon", 'unable to convert "soon" into float'),
+        ("localize a.mp4 b.mp4", "b.mp4"),
+        ("weights fetch nonsense", "nonsense"),
+        ("weights frob", 'Unknown command "frob"'),
+    ],
+)
+def test_words_that_are_refused(capsys, words, sentence):
+    assert sentence in refused(capsys, *words.split())
+
+
+def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(media, "read_clip", interrupt)
+    assert main(["localize", video, "-o", str(tmp_path / "a.png")]) == 130
+    assert capsys.readouterr().err == "soundspot: interrupted\n"
+
+
+def test_a_reader_that_has_gone_is_no_news(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    done = run_apart("weights", "list", stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["localize", "--help"], []])
+def test_help_does_not_import_torch(arguments):
+    code = (
+        "import sys; from soundspot.cli import main; code = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "soundspot" in done.stdout
+
+
+def test_weights_list_does_not_import_torch():
+    code = (
+        "import sys; from soundspot.cli import main;"
+        "main(['weights', 'list']); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "yamnet-audioset" in done.stdout and done.stdout.endswith("False\n")
+
+
+def test_the_api_is_lazy_and_complete():
+    import soundspot
+
+    assert set(soundspot.__all__) <= set(dir(soundspot))
+    assert soundspot.load is localizer.load
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = soundspot.nonsense
+
+
+def test_verify_tells_damage_by_its_exit_code(capsys, monkeypatch):
+    def status(problem: str | None) -> weights.WeightStatus:
+        return weights.WeightStatus("w", "weights", "", "", (), True, 7, problem)
+
+    monkeypatch.setattr(weights, "verify", lambda: [status(None)])
+    assert main(["weights", "verify"]) == 0
+    monkeypatch.setattr(weights, "verify", lambda: [status(None), status("w is damaged")])
+    assert main(["weights", "verify"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1].endswith("w is damaged")
+
+
+@pytest.mark.weights
+def test_the_demo(capsys, tmp_path):
+    torch.set_num_threads(1)
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    assert "Dog" in said and "soundspot localize" in said
+    names = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert names == ["demo-photo.png", "demo-two-sounds.png", "demo-video.png", "demo.mp4"]
+    assert "Siren" in said and "correlate" in said and "Look at" in said

@@ -1,0 +1,112 @@
+"""prepare, check, encode, train and export as a user types them, on a tiny set."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from soundspot.cli import main
+from soundspot.data.pair_set import PairSet
+from soundspot.model import checkpoint
+
+SETTINGS = {"pretrained": False, "views": 2}
+
+
+@pytest.fixture
+def recipe(tiny_pairs, tmp_path):
+    """A recipe on a copy of the tiny set, so that its folder may be written to."""
+    folder = tmp_path / "pairs"
+    shutil.copytree(tiny_pairs.root, folder, ignore=shutil.ignore_patterns("features"))
+    path = tmp_path / "tiny.yaml"
+    values = {
+        "pairs": str(folder),
+        "model": {"projection": 7, "hidden": 13, "alignment": 0.1},
+        "features": SETTINGS,
+        "train": {"epochs": 2, "batch": 4, "select": "ciou+duets"},
+    }
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
+    folder = tmp_path / "pairs"
+    assert main(["pairs", "check", str(folder)]) == 0
+    assert "no problems" in capsys.readouterr().out
+    run = tmp_path / "run"
+    command = ["train", str(recipe), "--out", str(run), "train.lr=1e-4"]
+    assert main(command) == 2
+    assert "soundspot encode" in capsys.readouterr().err
+    assert main(["encode", str(folder), "--recipe", str(recipe)]) == 0
+    assert "36 views and sounds" in capsys.readouterr().out
+    assert main([*command[:3], "/proc/none", *command[4:]]) == 2
+    assert "/proc/none" in capsys.readouterr().err
+    assert main(command) == 0
+    assert "best epoch" in capsys.readouterr().err
+    result = json.loads((run / "result.json").read_text())
+    assert len(result["epochs"]) == 2
+    assert {"val_ciou", "val_auc", "val_duets"} <= set(result["epochs"][0])
+    assert result["recipe"]["train"]["lr"] == 1e-4
+    assert (run / "curves.png").stat().st_size > 1000
+
+    slim = tmp_path / "slim.safetensors"
+    assert main(["export", str(run), str(slim)]) == 0
+    whole, _ = checkpoint.load(run)
+    small, card = checkpoint.load(slim)
+    assert card.slim
+    assert slim.stat().st_size < 0.6 * (run / "best.safetensors").stat().st_size
+    f_v, f_a = torch.randn(1, 512, 14, 14), torch.randn(1, 3, 1024)
+    torch.testing.assert_close(small.maps(f_v, f_a), whole.maps(f_v, f_a), rtol=0, atol=2e-3)
+    assert card.calibration == {}
+    assert main(["export", str(run), str(slim), "--calibrate", str(folder)]) == 0
+    calibration = checkpoint.load(slim)[1].calibration
+    assert calibration["pairs"] == 5
+    assert -1 <= calibration["threshold"] <= 1
+
+
+def test_check_names_a_damaged_frame(recipe, tmp_path, capsys):
+    folder = tmp_path / "pairs"
+    frame = PairSet.open(folder).pairs[3].frame
+    (folder / frame).write_bytes(b"no jpeg")
+    assert main(["pairs", "check", str(folder)]) == 2
+    out = capsys.readouterr().out
+    assert f"unreadable {frame}" in out
+    assert "1 problem" in out
+
+
+def test_prepare_folder_reports_what_it_could_not_use(tmp_path, capsys):
+    from soundspot.media.clips import write_video
+
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    rng = np.random.default_rng(0)
+    frames = [rng.integers(0, 255, (32, 48, 3), dtype=np.uint8)] * 20
+    write_video(videos / "good.mp4", frames, rng.uniform(-1, 1, 32_000).astype(np.float32), 10.0)
+    (videos / "bad.mp4").write_bytes(b"text")
+    assert main(["prepare", "folder", str(videos), str(tmp_path / "out")]) == 0
+    out = capsys.readouterr().out
+    assert "bad.mp4" in out
+    assert "1 of 2 items lost" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "none.yaml"], "no recipe at none.yaml"),
+        (["train", "{recipe}", "train.epoch=3"], "did you mean 'epochs'"),
+        (["train", "{recipe}", "epochs"], "an override reads key=value"),
+        (["encode", "{folder}", "view=3"], "did you mean 'views'"),
+        (["encode", "/none"], "/none"),
+        (["pairs", "check", "/none"], "/none"),
+        (["prepare", "escvoc", "/none", "out"], "/none"),
+        (["export", "/none", "x.safetensors"], "/none"),
+    ],
+)
+def test_bad_input_is_one_sentence(recipe, tmp_path, capsys, words, message):
+    names = {"recipe": str(recipe), "folder": str(tmp_path / "pairs")}
+    assert main([word.format(**names) for word in words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

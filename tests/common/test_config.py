@@ -1,0 +1,109 @@
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from soundspot.common.config import choose, from_dict, non_defaults, override, read_yaml, to_dict
+from soundspot.common.errors import SoundspotError
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+    names: tuple[str, ...] = ("a",)
+    kind: Literal["x", "y"] = "x"
+
+
+@dataclass(frozen=True)
+class Outer:
+    where: Path
+    count: int = 3
+    flag: bool = False
+    maybe: int | None = None
+    inner: Inner = field(default_factory=Inner)
+    free: dict[str, object] = field(default_factory=dict)
+
+
+def test_nested_values_become_dataclasses_and_come_back():
+    values = {"where": "a/b", "inner": {"rate": "5e-4", "names": ["p", "q"]}, "free": {"k": 1}}
+    made = from_dict(Outer, values)
+    assert made.where == Path("a/b")
+    assert made.inner == Inner(5e-4, ("p", "q"))
+    assert from_dict(Outer, to_dict(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"where": "w", "cuont": 1}, "'cuont': did you mean 'count'"),
+        ({"where": "w", "inner": {"rat": 1}}, "'inner.rat': did you mean 'rate'"),
+        ({}, "missing key 'where'"),
+        ({"where": "w", "count": "many"}, "count must be int, not 'many'"),
+        ({"where": "w", "count": True}, "count must be int, not True"),
+        ({"where": "w", "flag": 1}, "flag must be bool"),
+        ({"where": "w", "inner": 3}, "inner must be a section"),
+        ({"where": "w", "inner": {"kind": "z"}}, "inner.kind='z'.*x, y"),
+        ({"where": "w", "inner": {"names": "p"}}, "inner.names must be a list"),
+        ({"where": "w", "inner": {"rate": "fast"}}, "inner.rate must be float"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(values, message):
+    with pytest.raises(SoundspotError, match=message):
+        from_dict(Outer, values)
+
+
+def test_overrides_reach_into_sections_and_leave_the_original():
+    original = {"where": "w", "inner": {"rate": 1}}
+    changed = override(original, ["inner.rate=2e-3", "count=7", "maybe=null", "inner.names=[u, v]"])
+    assert original["inner"] == {"rate": 1}
+    made = from_dict(Outer, changed)
+    assert (made.inner.rate, made.count, made.maybe, made.inner.names) == (
+        2e-3,
+        7,
+        None,
+        ("u", "v"),
+    )
+
+
+@pytest.mark.parametrize("bad", ["count", "=3", "where.deep=1", "count=[1"])
+def test_bad_overrides_are_refused(bad):
+    with pytest.raises(SoundspotError):
+        override({"where": "w"}, [bad])
+
+
+def test_unreadable_recipes_get_a_sentence(tmp_path):
+    with pytest.raises(SoundspotError, match="no recipe"):
+        read_yaml(tmp_path / "none.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1")
+    with pytest.raises(SoundspotError, match="not a readable YAML"):
+        read_yaml(broken)
+    broken.write_text("- 1")
+    with pytest.raises(SoundspotError, match="must hold a YAML mapping"):
+        read_yaml(broken)
+
+
+def test_choose_names_the_choices():
+    with pytest.raises(SoundspotError, match="unknown method 'spl': did you mean 'sspl'"):
+        choose("method", "spl", {"sspl": 1, "other": 2})
+
+
+def test_unusual_values_do_not_depend_on_new_switches():
+    @dataclass(frozen=True)
+    class Inside:
+        a: int = 1
+        b: tuple[str, ...] = ("x",)
+
+    @dataclass(frozen=True)
+    class Outside:
+        path: Path
+        inner: Inside = field(default_factory=Inside)
+        c: float = 0.5
+
+    assert non_defaults(Outside(Path("p"))) == {"path": "p"}
+    assert non_defaults(Outside(Path("p"), Inside(b=("y",)), 0.25)) == {
+        "path": "p",
+        "inner": {"b": ["y"]},
+        "c": 0.25,
+    }

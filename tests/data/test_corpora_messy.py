@@ -1,0 +1,329 @@
+"""A folder as people have it, and runs that are killed: each item reported, the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from soundspot.cli import main
+from soundspot.common.errors import SoundspotError
+from soundspot.data import preparation, shards
+from soundspot.data.corpora import Work, folder
+from soundspot.data.pair_set import PairSet, check
+from soundspot.data.writer import TEMPORARY
+from soundspot.media import clips as media
+
+SECONDS = 4
+
+
+def tone(hertz: float) -> np.ndarray:
+    times = np.arange(SECONDS * 16_000) / 16_000
+    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
+
+
+def film(path: Path, video: str, audio: str | None, shade: int, rate: int = 48_000) -> None:
+    """A clip of one colour in any container, with a hum or without a sound track."""
+    with av.open(str(path), "w") as output:
+        pictures = output.add_stream(video, rate=5)
+        pictures.width, pictures.height, pictures.pix_fmt = 64, 48, "yuv420p"
+        hum = None if audio is None else output.add_stream(audio, rate=rate, layout="mono")
+        for number in range(5 * SECONDS):
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), shade, np.uint8), "rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, 5)
+            output.mux(pictures.encode(frame))
+        output.mux(pictures.encode(None))
+        if hum is not None:
+            times = np.arange(SECONDS * rate) / rate
+            wave = (9000 * np.sin(2 * np.pi * (200 + shade) * times)).astype(np.int16)
+            block = av.AudioFrame.from_ndarray(wave[None], format="s16", layout="mono")
+            block.sample_rate, block.pts, block.time_base = rate, 0, Fraction(1, rate)
+            output.mux(hum.encode(block))
+            output.mux(hum.encode(None))
+
+
+def mp4(path: Path, shade: int, sound: np.ndarray | None = None) -> None:
+    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * SECONDS)
+    media.write_video(path, frames, tone(200.0 + shade) if sound is None else sound, 5.0)
+
+
+STATUSES = {
+    "a copy.mp4": "done",
+    "good.mp4": "duplicate",  # of the copy, which comes first
+    "clip.webm": "done",
+    "old.avi": "done",
+    "mute.mp4": "no sound",
+    "silent.mp4": "silent",
+    "torn.mp4": "unreadable",
+    "cut.webm": "unreadable",
+    "empty.mp4": "unreadable",
+    "notes.txt": "unreadable",
+    "naïve 猫 ✓.mp4": "done",
+    " two  spaces .mp4": "done",
+    "line\nbreak.mp4": "done",
+    "bad-\udcff.mp4": "done",
+    "-o.mp4": "done",
+    "twin.mp4": "duplicate",
+    "Twin.webm": "duplicate",
+    "photo.jpg": "done",  # with photo.wav
+    "lonely.jpg": "no sound",
+    "link.mp4": "missing",
+    ".hidden.mp4": "ignored",
+}
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("messy") / "videos"
+    source.mkdir()
+    mp4(source / "good.mp4", 50)
+    (source / "a copy.mp4").write_bytes((source / "good.mp4").read_bytes())
+    film(source / "clip.webm", "libvpx", "libopus", 60)
+    film(source / "old.avi", "mpeg4", "pcm_s16le", 70)
+    film(source / "mute.mp4", "libx264", None, 80)
+    mp4(source / "silent.mp4", 90, np.zeros(SECONDS * 16_000, np.float32))
+    whole = (source / "good.mp4").read_bytes()
+    (source / "torn.mp4").write_bytes(whole[: len(whole) // 2])
+    whole = (source / "clip.webm").read_bytes()
+    (source / "cut.webm").write_bytes(whole[: len(whole) // 5])
+    (source / "empty.mp4").write_bytes(b"")
+    (source / "notes.txt").write_text("to do: sort this folder")
+    odd = ("naïve 猫 ✓", " two  spaces ", "line\nbreak", "bad-\udcff", "-o")
+    for number, name in enumerate(odd):
+        mp4(source / "x.mp4", 100 + 10 * number)
+        (source / "x.mp4").rename(source / f"{name}.mp4")
+    mp4(source / "twin.mp4", 160)
+    film(source / "Twin.webm", "libvpx", "libopus", 170)
+    for name in ("photo", "lonely"):
+        media.write_jpeg(source / f"{name}.jpg", np.full((31, 37, 3), 180, np.uint8))
+    media.write_flac(source / "photo.flac", tone(300.0))
+    (source / "link.mp4").symlink_to(source / "nowhere.mp4")
+    (source / ".hidden.mp4").write_bytes(b"")
+    return source
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def ledger(root: Path) -> dict[str, tuple[str, str]]:
+    rows = [json.loads(line) for line in (root / "ledger.jsonl").open()]
+    return {row["item"]: (row["status"], row.get("reason", "")) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def clean(messy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, bytes]]:
+    """The output of runs that nothing disturbed, as files and as shards of five items."""
+    root = tmp_path_factory.mktemp("clean")
+    folder.prepare(messy, root / "files")
+    with pytest.MonkeyPatch.context() as patch:
+        small_shards(patch)
+        folder.prepare(messy, root / "tar", work=Work(tar=True))
+    return {False: tree(root / "files"), True: tree(root / "tar")}
+
+
+def small_shards(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(preparation, "store_shards", partial(shards.store_shards, per_shard=5))
+
+
+def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
+    summary = folder.prepare(messy, tmp_path)
+    found = ledger(tmp_path)
+    assert {item: status for item, (status, _) in found.items()} == STATUSES
+    reasons = {item: reason for item, (_, reason) in found.items()}
+    assert reasons["good.mp4"] == "gives the same frame and sound as a copy.mp4"
+    assert reasons["Twin.webm"] == "gives the same id Twin as twin.mp4"
+    assert reasons["empty.mp4"] == "empty.mp4 is empty (0 bytes)."
+    assert "moov" in reasons["torn.mp4"]
+    assert "without sound" in reasons["mute.mp4"]
+    assert "cut short or damaged: it announces 4.01 s but has no picture" in reasons["cut.webm"]
+    assert all(str(messy) not in reason for reason in reasons.values())
+    assert len(summary.losses) == sum(s not in ("done", "ignored") for s in STATUSES.values())
+    sources = {pair.source for pair in summary.pairset.pairs}
+    assert {"line\nbreak.mp4", "bad-\udcff.mp4", "photo.jpg + photo.flac"} < sources
+    assert list(check(summary.pairset)) == []
+
+
+def test_twice_in_a_row_gives_the_same_bytes(
+    messy: Path, tmp_path: Path, clean: dict[bool, dict[str, bytes]]
+) -> None:
+    for _ in range(2):
+        folder.prepare(messy, tmp_path)
+        assert tree(tmp_path) == clean[False]
+
+
+@pytest.mark.parametrize("tar", [False, True])
+def test_processes_do_not_change_the_bytes(
+    messy: Path,
+    tmp_path: Path,
+    clean: dict[bool, dict[str, bytes]],
+    tar: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_shards(monkeypatch)
+    folder.prepare(messy, tmp_path, work=Work(jobs=2, tar=tar))
+    assert tree(tmp_path) == clean[tar]
+
+
+def killed_at(write: int, work: Callable[[], object]) -> bool:
+    """Run in a child that kill -9 hits between writing a file and naming it; False if it ended."""
+    child = os.fork()
+    if child == 0:
+        writes = iter(range(1, 10**6))
+
+        def fsync(_: int) -> None:
+            if next(writes) == write:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.fsync = fsync
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("tar", [False, True])
+def test_killed_again_and_again_it_ends_with_the_same_bytes(
+    messy: Path,
+    tmp_path: Path,
+    clean: dict[bool, dict[str, bytes]],
+    tar: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_shards(monkeypatch)
+    run = partial(folder.prepare, messy, tmp_path, work=Work(tar=tar))
+    kills = [killed_at(write, run) for write in range(1, 7)]
+    assert all(kills)
+    assert any(TEMPORARY.fullmatch(path.name) for path in tmp_path.rglob("*"))
+    with pytest.raises(SoundspotError, match="is not finished"):
+        PairSet.open(tmp_path)
+    while killed_at(7, run):
+        pass
+    assert tree(tmp_path) == clean[tar]
+
+
+def test_kill_leaves_no_processes_and_no_lock(
+    messy: Path, tmp_path: Path, clean: dict[bool, dict[str, bytes]]
+) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from soundspot.data.corpora import PairWriter, Work, folder\n"
+        "store = PairWriter.store\n"
+        "def told(self, name, data):\n"
+        "    store(self, name, data); print(name, flush=True); sys.stdin.read()\n"
+        "if __name__ == '__main__':\n"
+        "    PairWriter.store = told\n"
+        "    folder.prepare(Path(sys.argv[1]), Path(sys.argv[2]), work=Work(jobs=2))\n"
+    )
+    (tmp_path / "run.py").write_text(script)
+    out = tmp_path / "out"
+    command = [sys.executable, tmp_path / "run.py", messy, out]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "frames/_two__spaces_.jpg\n"
+        with pytest.raises(SoundspotError, match="another process is writing"):
+            folder.prepare(messy, out)
+        process.kill()
+        # The end of the stream: every process that could still write to it has ended.
+        process.communicate(timeout=60)
+    folder.prepare(messy, out)
+    assert tree(out) == clean[False]
+
+
+def test_a_second_process_is_refused(messy: Path, tmp_path: Path) -> None:
+    folder.prepare(messy, tmp_path / "out")
+    with (
+        FileLock(tmp_path / "out/.lock"),
+        pytest.raises(SoundspotError, match="another process is writing"),
+    ):
+        folder.prepare(messy, tmp_path / "out")
+
+
+def test_shards_read_like_files(messy: Path, tmp_path: Path) -> None:
+    files = folder.prepare(messy, tmp_path / "files").pairset
+    tar = folder.prepare(messy, tmp_path / "tar", work=Work(tar=True)).pairset
+    assert [pair.id for pair in tar.pairs] == [pair.id for pair in files.pairs]
+    for ours, theirs in zip(tar.pairs, files.pairs, strict=True):
+        assert tar.read(ours.frame) == files.read(theirs.frame)
+        assert tar.read(ours.audio or "") == files.read(theirs.audio or "")
+        assert ours.digest == theirs.digest
+    with pytest.raises(SoundspotError, match='not {.*"layout": "tar"}; choose another folder'):
+        folder.prepare(messy, tmp_path / "files", work=Work(tar=True))
+
+
+def test_a_shard_is_made_again_only_if_its_files_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "videos", tmp_path / "out"
+    source.mkdir()
+    small_shards(monkeypatch)
+    for number in range(11):
+        mp4(source / f"{number:02d}.mp4", 20 + 20 * number)
+    (source / "07.mp4").write_bytes((source / "03.mp4").read_bytes())
+    read = []
+    original = media.read_clip
+
+    def counted(path: Path, audio: Path | None, at: float | None) -> media.Clip:
+        read.append(path.stem)
+        return original(path, audio, at)
+
+    monkeypatch.setattr(media, "read_clip", counted)
+
+    def again() -> dict[str, str]:
+        read.clear()
+        folder.prepare(source, out, work=Work(tar=True))
+        return {item: status for item, (status, _) in ledger(out).items() if status != "done"}
+
+    assert again() == {"07.mp4": "duplicate"}
+    assert len(list(out.glob("shard-*.tar"))) == 3
+    assert again() == {"07.mp4": "duplicate"}
+    assert read == []
+    # The first shard changes; the second must take what was a copy until now.
+    mp4(source / "03.mp4", 255)
+    assert again() == {}
+    assert read == [f"{number:02d}" for number in range(10)]
+    # A damaged shard is made again, and one too many goes.
+    (out / "shard-000001.tar").write_bytes(b"")
+    (source / "10.mp4").unlink()
+    assert again() == {}
+    assert read == [f"{number:02d}" for number in range(5, 10)]
+    assert len(list(out.glob("shard-*.tar"))) == 2
+    pairs = PairSet.open(out)
+    assert list(check(pairs)) == []
+
+
+def test_strict_fails_on_any_loss(
+    messy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["prepare", "folder", str(messy), str(tmp_path / "out"), "--jobs", "1"]
+    assert main(words) == 0
+    assert main([*words, "--strict"]) == 2
+    out = capsys.readouterr().out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["done", "9"] in [row[:2] for row in rows]
+    assert ["no", "sound", "2"] in [row[:3] for row in rows]
+    assert "11 of 20 items lost" in out
+    fine = tmp_path / "fine"
+    fine.mkdir()
+    mp4(fine / "line\nbreak.mp4", 40)
+    assert main(["prepare", "folder", str(fine), str(tmp_path / "b"), "--strict"]) == 0
+    assert "line\\nbreak.mp4" in capsys.readouterr().out
+
+
+def test_check_finds_media_that_prepare_did_not_write(messy: Path, tmp_path: Path) -> None:
+    pairs = folder.prepare(messy, tmp_path).pairset
+    first, second = pairs.pairs[:2]
+    (tmp_path / first.frame).write_bytes((tmp_path / second.frame).read_bytes())
+    assert [(problem.kind, problem.item) for problem in check(pairs)] == [("changed", first.id)]

@@ -1,0 +1,118 @@
+"""The log-mel front end against a naive reference and hand-computed answers."""
+
+import numpy as np
+import pytest
+import torch
+
+import reference_logmel
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders.logmel import (
+    VGGISH_LOGMEL,
+    YAMNET_LOGMEL,
+    LogMelSpec,
+    log_mel_patches,
+    mel_matrix,
+    stretch,
+)
+
+SILENCE = float(np.log(0.01))
+
+
+def noise(batch: int, samples: int) -> torch.Tensor:
+    return 0.3 * torch.randn(batch, samples, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("spec", [VGGISH_LOGMEL, YAMNET_LOGMEL])
+@pytest.mark.parametrize(("batch", "samples"), [(1, 15_601), (2, 31_237)])
+def test_equals_the_naive_reference(spec: LogMelSpec, batch: int, samples: int) -> None:
+    waveform = noise(batch, samples)
+    expected = [
+        reference_logmel.log_mel_patches(row, spec.log_offset) for row in waveform.double().numpy()
+    ]
+    actual = log_mel_patches(waveform, spec)
+    np.testing.assert_allclose(actual.numpy(), np.stack(expected), rtol=0, atol=1e-5)
+
+
+def test_the_two_front_ends_differ_in_their_offset_only() -> None:
+    silence = torch.zeros(1, 15_600)
+    assert log_mel_patches(silence, VGGISH_LOGMEL).unique().item() == pytest.approx(np.log(0.01))
+    assert log_mel_patches(silence, YAMNET_LOGMEL).unique().item() == pytest.approx(np.log(0.001))
+
+
+@pytest.mark.parametrize(
+    ("samples", "patches"), [(15_600, 1), (30_959, 1), (30_960, 2), (46_320, 3), (48_000, 3)]
+)
+def test_whole_patches_are_kept_and_the_remainder_is_dropped(samples: int, patches: int) -> None:
+    waveform = noise(3, samples)
+    result = log_mel_patches(waveform, VGGISH_LOGMEL)
+    assert result.shape == (3, patches, 96, 64)
+    first = log_mel_patches(waveform[:, :15_600], VGGISH_LOGMEL)
+    torch.testing.assert_close(result[:, :1], first)
+
+
+def test_a_frame_sees_its_own_400_samples_and_no_others() -> None:
+    waveform = torch.zeros(1, 15_600)
+    waveform[0, 419] = 1.0  # in frame 1 (160..559) and frame 2 (320..719), not in 0 (0..399)
+    frames = log_mel_patches(waveform, VGGISH_LOGMEL)[0, 0]
+    heard = (frames > SILENCE + 1e-3).any(dim=1)
+    assert heard.nonzero().flatten().tolist() == [1, 2]
+
+
+def test_the_last_frame_reaches_the_last_sample() -> None:
+    waveform = torch.zeros(1, 15_600)
+    waveform[0, 15_500] = 1.0
+    frames = log_mel_patches(waveform, VGGISH_LOGMEL)[0, 0]
+    assert (frames[-1] > SILENCE + 1e-3).any()
+
+
+def test_a_tone_lights_the_band_that_holds_it() -> None:
+    time = torch.arange(15_600) / 16_000
+    tone = 0.5 * torch.sin(2 * torch.pi * 1000 * time)[None]
+    loudest = log_mel_patches(tone, VGGISH_LOGMEL)[0, 0].argmax(dim=1)
+    # mel(1000 Hz) = 1000; bands are 40.6 mel apart from mel(125) = 185: (1000-185)/40.6 - 1 = 19.1
+    assert loudest.unique().tolist() == [19]
+
+
+def test_too_short_a_sound_is_refused_with_the_length_it_needs() -> None:
+    with pytest.raises(SoundspotError, match=r"at least 15600 samples.*has 15599"):
+        log_mel_patches(torch.zeros(1, 15_599), VGGISH_LOGMEL)
+
+
+def test_mel_bands_hear_nothing_outside_125_to_7500_hertz() -> None:
+    hertz = np.linspace(0, 8000, 257)
+    heard = hertz[mel_matrix().any(axis=1)]
+    assert heard.min() > 125
+    assert heard.max() < 7500
+
+
+def test_autocast_does_not_reach_the_spectrum() -> None:
+    waveform = noise(1, 15_600)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = log_mel_patches(waveform, YAMNET_LOGMEL)
+    torch.testing.assert_close(result, log_mel_patches(waveform, YAMNET_LOGMEL))
+
+
+def test_gradients_work_after_a_first_call_in_inference_mode() -> None:
+    mel_matrix.cache_clear()
+    waveform = noise(1, 15_600)
+    with torch.inference_mode():
+        log_mel_patches(waveform, VGGISH_LOGMEL)
+    waveform.requires_grad_()
+    log_mel_patches(waveform, VGGISH_LOGMEL).sum().backward()
+    assert waveform.grad is not None
+    assert waveform.grad.isfinite().all()
+
+
+def test_stretch_uses_each_rows_own_minimum_and_maximum() -> None:
+    waveform = torch.tensor([[0.0, 1.0, 3.0], [-0.5, 0.5, 0.0]])
+    expected = torch.tensor(
+        [
+            [-1.0, 2 * (1 / 3.001 - 0.5), 2 * (3 / 3.001 - 0.5)],
+            [-1.0, 2 * (1 / 1.001 - 0.5), 2 * (0.5 / 1.001 - 0.5)],
+        ]
+    )
+    torch.testing.assert_close(stretch(waveform), expected)
+
+
+def test_stretch_of_silence_is_finite() -> None:
+    torch.testing.assert_close(stretch(torch.zeros(1, 5)), -torch.ones(1, 5))

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import views
+from soundspot.encoders.views import (
+    AUGMENTATIONS,
+    evaluation_view,
+    random_view,
+    resize,
+    view_generator,
+)
+
+
+class Fixed(np.random.Generator):
+    """A generator that answers what it is told."""
+
+    def __init__(self, random=0.0, uniform=0.0, integers=0):
+        super().__init__(np.random.PCG64(0))
+        self._random, self._uniform, self._integers = random, uniform, integers
+        self.bounds = []
+
+    def random(self):
+        return self._random
+
+    def uniform(self, low, high, size=None):
+        self.bounds.append((low, high))
+        return self._uniform if size is None else np.full(size, self._uniform)
+
+    def integers(self, low, high=None, size=None):
+        return self._integers if size is None else np.full(size, self._integers)
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+def frame():
+    return torch.from_numpy(
+        np.random.default_rng(0).integers(0, 256, (3, 256, 256), dtype=np.uint8)
+    )
+
+
+def picture(h=5, w=7):
+    return torch.rand(3, h, w)
+
+
+def test_evaluation_view_keeps_the_whole_frame_and_uses_imagenet_statistics():
+    grey = torch.full((3, 90, 331), 128, dtype=torch.uint8)
+    view = evaluation_view(grey)
+    assert view.shape == (3, 224, 224)
+    expected = (128 / 255 - np.array(views.IMAGENET_MEAN)) / np.array(views.IMAGENET_STD)
+    np.testing.assert_allclose(view.mean(dim=(1, 2)), expected, atol=1e-5)
+    left = torch.zeros(3, 64, 64, dtype=torch.uint8)
+    left[:, :, :32] = 255
+    halves = evaluation_view(left)
+    assert (halves[:, :, :100] > halves[:, :, 124:]).all()
+
+
+def test_resize_is_within_one_grey_level_of_pillow():
+    from PIL import Image
+
+    source = frame()
+    image = Image.fromarray(source.permute(1, 2, 0).numpy())
+    expected = np.asarray(image.resize((246, 246), Image.Resampling.BICUBIC)).astype(int)
+    ours = resize(source, 246, 246).permute(1, 2, 0).numpy().astype(int)
+    assert np.abs(ours - expected).max() <= 1
+
+
+@pytest.mark.parametrize("offset", [0, 22])
+def test_crop_cuts_224_of_246_anywhere(offset):
+    grid = torch.arange(246 * 246.0).view(1, 246, 246).repeat(3, 1, 1)
+    view = AUGMENTATIONS["crop"](grid, Fixed(integers=offset))
+    assert view.shape == (3, 224, 224)
+    assert view[0, 0, 0] == offset * 246 + offset
+
+
+def test_crop_reaches_both_ends():
+    rng = np.random.default_rng(0)
+    grid = torch.arange(246.0).view(1, 246, 1).expand(3, 246, 246)
+    tops = {int(AUGMENTATIONS["crop"](grid, rng)[0, 0, 0]) for _ in range(400)}
+    assert tops == set(range(23))
+
+
+@pytest.mark.parametrize(("name", "axis"), [("horizontal_flip", 2), ("vertical_flip", 1)])
+def test_flips_happen_below_one_half(name, axis):
+    x = picture()
+    assert torch.equal(AUGMENTATIONS[name](x, Fixed(random=0.49)), x.flip(axis))
+    assert torch.equal(AUGMENTATIONS[name](x, Fixed(random=0.5)), x)
+
+
+def test_translation_moves_and_fills_with_black():
+    x = picture(10, 20)
+    moved = AUGMENTATIONS["translation"](x, Fixed(uniform=0.2))
+    assert torch.equal(moved[:, 2:, 4:], x[:, :8, :16])
+    assert (moved[:, :2] == 0).all()
+    assert (moved[:, :, :4] == 0).all()
+    back = AUGMENTATIONS["translation"](x, Fixed(uniform=-0.2))
+    assert torch.equal(back[:, :8, :16], x[:, 2:, 4:])
+
+
+@pytest.mark.parametrize("quarter", range(4))
+def test_rotation_is_by_quarters(quarter):
+    x = picture(5, 5)
+    assert torch.equal(
+        AUGMENTATIONS["rotation"](x, Fixed(integers=quarter)), torch.rot90(x, quarter, (1, 2))
+    )
+
+
+def test_grayscale_is_luma_in_all_channels():
+    x = picture()
+    grey = AUGMENTATIONS["grayscale"](x, Fixed(random=0.19))
+    expected = 0.299 * x[0] + 0.587 * x[1] + 0.114 * x[2]
+    for channel in grey:
+        torch.testing.assert_close(channel, expected)
+    assert torch.equal(AUGMENTATIONS["grayscale"](x, Fixed(random=0.2)), x)
+
+
+def test_blur_keeps_the_mean_and_spreads_a_point():
+    point = torch.zeros(3, 31, 31)
+    point[:, 15, 15] = 1
+    blurred = AUGMENTATIONS["gaussian_blur"](point, Fixed(random=0.4, uniform=1.0))
+    assert blurred.sum().item() == pytest.approx(3, abs=1e-4)
+    assert blurred[0, 15, 15].item() == pytest.approx(1 / (2 * np.pi), rel=0.01)
+    assert blurred[0, 15, 16] == blurred[0, 16, 15]
+    assert torch.equal(AUGMENTATIONS["gaussian_blur"](point, Fixed(random=0.5)), point)
+
+
+def test_hue_agrees_with_the_standard_library():
+    import colorsys
+
+    x = picture(1, 11)
+    ours = views._shift_hue(x, 0.07)
+    for i in range(11):
+        hue, saturation, value = colorsys.rgb_to_hsv(*x[:, 0, i].tolist())
+        expected = colorsys.hsv_to_rgb((hue + 0.07) % 1, saturation, value)
+        np.testing.assert_allclose(ours[:, 0, i], expected, atol=1e-5)
+
+
+def test_jitter_of_neutral_strength_changes_nothing():
+    x = picture()
+    same = AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.79, uniform=1.0))
+    # uniform answers 1 for the hue turn too: a whole turn of the circle
+    torch.testing.assert_close(same, x, atol=1e-5, rtol=0)
+    assert torch.equal(AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.8)), x)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds"),
+    [
+        ("translation", [(-0.2, 0.2), (-0.2, 0.2)]),
+        ("gaussian_blur", [(0.1, 2.0)]),
+        ("colour_jitter", [(0.6, 1.4), (-0.1, 0.1)]),
+    ],
+)
+def test_the_ranges_are_those_of_table_s2(name, bounds):
+    rng = Fixed(random=0.1, uniform=0.5)
+    AUGMENTATIONS[name](picture(31, 31), rng)
+    assert rng.bounds == bounds
+
+
+def test_jitter_by_hand():
+    """Half brightness, then half contrast, then half saturation, then half a turn of the hue."""
+    x = torch.tensor([[[0.8, 0.4]], [[0.4, 0.4]], [[0.0, 0.4]]])
+    bright = x / 2
+    luma = 0.299 * bright[0] + 0.587 * bright[1] + 0.114 * bright[2]
+    contrast = bright / 2 + luma.mean() / 2
+    luma = 0.299 * contrast[0] + 0.587 * contrast[1] + 0.114 * contrast[2]
+    expected = views._shift_hue(contrast / 2 + luma / 2, 0.5)
+    jittered = AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.1, uniform=0.5))
+    torch.testing.assert_close(jittered, expected)
+    assert not torch.allclose(jittered, x)
+
+
+@pytest.mark.parametrize("names", [("crop",), ("crop", "horizontal_flip"), tuple(AUGMENTATIONS)])
+def test_views_are_a_function_of_seed_epoch_and_index(names):
+    one = random_view(frame(), names, view_generator(1, 2, 3))
+    assert one.shape == (3, 224, 224)
+    assert torch.equal(one, random_view(frame(), names, view_generator(1, 2, 3)))
+    others = [view_generator(2, 2, 3), view_generator(1, 3, 3), view_generator(1, 2, 4)]
+    assert all(not torch.equal(one, random_view(frame(), names, rng)) for rng in others)
+
+
+def test_an_unknown_augmentation_is_refused_with_the_choices():
+    with pytest.raises(SoundspotError, match="'zoom'.*crop"):
+        random_view(frame(), ("crop", "zoom"), view_generator(0, 0, 0))

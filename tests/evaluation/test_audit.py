@@ -1,0 +1,188 @@
+import gzip
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.audit import (
+    NEAR,
+    Match,
+    audit,
+    frame_hash,
+    near_duplicates,
+    read_ids,
+    write_ids,
+)
+from soundspot.evaluation.benchmarks import Item, load
+
+
+def clip(id):
+    return Item(id, id, id, (((0.0, 0.0, 1.0, 1.0),),))
+
+
+def test_leaks_are_found_by_id_and_taken_out():
+    report = audit(["c", "x", "a", "x", "y"], [clip("a"), clip("b"), clip("c")])
+    assert (report.train, report.benchmark) == (4, 3)
+    assert report.leaked == ("a", "c")  # in the order of the benchmark
+    assert report.clean_train == ("x", "y")  # in the order of the list, repeated ones once
+    assert report.clean_benchmark == ("b",)
+
+
+def test_a_clean_list_is_said_to_be_clean():
+    report = audit(["x"], [clip("a")])
+    assert (report.leaked, report.clean_train, report.clean_benchmark) == ((), ("x",), ("a",))
+
+
+def test_suffixes_do_not_hide_a_leak():
+    assert audit(["a.mp4"], [clip("a")]).leaked == ("a",)
+    pair = Item("a", "picture.JPG", "sound.flac", ())
+    assert audit(["picture"], [pair]).leaked == ("a",)
+    assert audit(["clip.mp4_1"], [clip("clip")]).leaked == ()
+
+
+def test_the_sound_alone_can_leak():
+    pair = Item("p", frame="seen", audio="heard", boxes=())
+    report = audit(["heard", "x"], [pair])
+    assert report.leaked == ("p",)
+    assert report.clean_train == ("x",)
+
+
+def test_lookalikes_count_beside_ids():
+    matches = [Match("x", "b", 3), Match("a", "a", 0)]
+    report = audit(["a", "x", "y"], [clip("a"), clip("b"), clip("c")], matches)
+    assert report.leaked == ("a",)
+    assert report.alike == (Match("x", "b", 3),)  # a is known already
+    assert report.clean_train == ("y",)
+    assert report.clean_benchmark == ("c",)
+
+
+def test_text_lists(tmp_path):
+    plain = tmp_path / "list.txt"
+    plain.write_bytes("\ufeffa_1\r\n\n -b_2 \n".encode())
+    assert read_ids(plain) == ["a_1", "-b_2"]
+    packed = tmp_path / "list.txt.gz"
+    packed.write_bytes(gzip.compress(b"a\nb"))
+    assert read_ids(packed) == ["a", "b"]
+
+
+def test_csv_lists(tmp_path):
+    path = tmp_path / "list.csv"
+    path.write_text("10000130166,202\n7,0\n")
+    assert read_ids(path) == ["10000130166", "7"]
+    path.write_text("Video,audio,label\nv1,a1,x\n")
+    assert read_ids(path) == ["v1"]
+    path.write_text('---g-f_I2yQ,1,"people, marching",test\n--0PQM4-hqg,30,waterfall,train\n')
+    assert read_ids(path) == ["---g-f_I2yQ_000001", "--0PQM4-hqg_000030"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("list.json", b"[]", "expected a list of ids in a .txt"),
+        ("list.txt", b"\n \n", "holds no ids"),
+        ("list.csv", b"id\n", "holds no ids"),
+        ("list.txt", b"\xff\xfe\x00", "not a readable list"),
+        ("list.txt.gz", b"plain text", "not a readable list"),
+        ("list.txt.gz", gzip.compress(b"a\n" * 999)[:20], "not a readable list"),
+    ],
+)
+def test_bad_lists_are_one_sentence(tmp_path, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(SoundspotError, match=message):
+        read_ids(tmp_path / name)
+
+
+def test_a_missing_list_is_named(tmp_path):
+    with pytest.raises(SoundspotError, match=r"no list of ids at .*none\.txt"):
+        read_ids(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("name", ["clean.txt", "clean.txt.gz"])
+def test_written_lists_read_back(tmp_path, name):
+    write_ids(tmp_path / name, ["b", "-a"])
+    assert read_ids(tmp_path / name) == ["b", "-a"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_packed_list_holds_no_time_stamp(tmp_path):
+    write_ids(tmp_path / "clean.txt.gz", ["a", "b"])
+    assert (tmp_path / "clean.txt.gz").read_bytes()[4:8] == bytes(4)
+
+
+def test_a_list_that_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "clean.txt").mkdir()  # a folder stands in the way of the last step
+    with pytest.raises(SoundspotError, match="cannot write"):
+        write_ids(tmp_path / "clean.txt", ["a"])
+    assert [path.name for path in tmp_path.iterdir()] == ["clean.txt"]
+
+
+def photographs(count, seed=0):
+    """Smooth random colours on 256x256: as much detail as a picture has in its coarse parts."""
+    rng = np.random.default_rng(seed)
+    coarse = rng.integers(0, 256, (count, 23, 23, 3), dtype=np.uint8)
+    resized = [
+        Image.fromarray(image).resize((256, 256), Image.Resampling.BICUBIC) for image in coarse
+    ]
+    return np.stack([np.asarray(image) for image in resized])
+
+
+def distances(a, b):
+    return (frame_hash(a) != frame_hash(b)).sum(axis=1)
+
+
+def test_the_hash_survives_what_happens_to_copies():
+    frames = photographs(5)
+    smaller, packed = [], []
+    for frame in frames:
+        image = Image.fromarray(frame)
+        smaller.append(np.asarray(image.resize((96, 128), Image.Resampling.BILINEAR)))
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=30)
+        packed.append(np.asarray(Image.open(file)))
+    paler = (frames * 0.6 + 60).astype(np.uint8)
+    assert distances(frames, np.stack(smaller)).max() <= NEAR
+    assert distances(frames, np.stack(packed)).max() <= NEAR
+    assert distances(frames, paler).max() <= NEAR
+
+
+def test_different_pictures_are_far_apart():
+    assert frame_hash(photographs(1)).shape == (1, 255)
+    assert frame_hash(photographs(1)).sum() == 127  # above the median of 255
+    assert distances(photographs(5), photographs(5, seed=1)).min() > 2 * NEAR
+
+
+def test_near_duplicates_by_hand():
+    bits = np.zeros((3, 255), dtype=bool)
+    bits[1, :NEAR] = True
+    bits[2, : NEAR + 1] = True
+    found = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
+    assert found == [Match("a", "t", 0), Match("b", "t", NEAR)]
+    assert near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"], near=0) == [Match("a", "t", 0)]
+
+
+def test_near_duplicates_in_a_long_list():
+    rng = np.random.default_rng(0)
+    train = rng.random((5_003, 255)) > 0.5
+    test = np.stack([train[4_999], rng.random(255) > 0.5])
+    names = [f"clip-{i}" for i in range(len(train))]
+    assert near_duplicates(train, test, names, ["s", "t"]) == [Match("clip-4999", "s", 0)]
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize(
+    ("train", "benchmark", "leaked", "left"),
+    [
+        ("vggss_144k.txt.gz", "vggss", 3_709, 140_291),
+        ("vggss_10k.txt", "vggss", 238, 9_762),
+        ("flickr_144k.txt.gz", "flickr250", 20, 143_980),
+        ("flickr_10k.txt", "flickr250", 1, 9_999),
+    ],
+)
+def test_the_popular_lists_leak(shared_data, train, benchmark, leaked, left):
+    folder = shared_data / "annotations"
+    report = audit(read_ids(folder / train), load(benchmark, folder))
+    assert len(report.leaked) == leaked
+    assert len(report.clean_train) == left
+    assert len(report.clean_benchmark) == report.benchmark - leaked

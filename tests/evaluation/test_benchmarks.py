@@ -1,0 +1,214 @@
+import json
+
+import numpy as np
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.benchmarks import BENCHMARKS, Item, flaws, load
+from soundspot.evaluation.metrics import box_pixels
+
+VGGSS = [
+    {"file": "aaaaaaaaaaa_000001", "class": "dog barking", "bbox": [[0.1, 0.2, 0.5, 0.6]]},
+    {"file": "bbbbbbbbbbb_000002", "class": "cello", "bbox": [[0.5, 0.3, -2.9e16, 0.9]]},
+    {"file": "ccccccccccc_000003", "class": "cello", "bbox": [[0, 0, 1, 1], [0.4, 0.4, 0.4, 0.9]]},
+]
+
+
+def write(folder, name, content):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / name).write_text(text)
+
+
+def read(name, folder):
+    return BENCHMARKS[name].read(folder)
+
+
+def test_vggss_rows_become_items(tmp_path):
+    write(tmp_path, "vggss.json", VGGSS)
+    items = read("vggss", tmp_path)
+    assert items[0] == Item(
+        "aaaaaaaaaaa_000001",
+        "aaaaaaaaaaa_000001",
+        "aaaaaaaaaaa_000001",
+        (((0.1, 0.2, 0.5, 0.6),),),
+        "dog barking",
+    )
+    assert BENCHMARKS["vggss"].truths(items).sum(axis=(1, 2)).tolist() == [90 * 90, 0, 224**2]
+
+
+def test_flaws_are_found_and_named(tmp_path):
+    write(tmp_path, "vggss.json", [*VGGSS, {"file": "d", "class": "x", "bbox": []}])
+    found = flaws([*read("vggss", tmp_path), Item("negative", "a", "b", ())])
+    assert found.degenerate == ("bbbbbbbbbbb_000002", "ccccccccccc_000003")
+    assert found.empty == ("bbbbbbbbbbb_000002", "d")
+
+
+def test_a_subset_keeps_its_own_order(tmp_path):
+    write(tmp_path, "vggss.json", VGGSS)
+    write(tmp_path, "vggss_heard_test.csv", "ccccccccccc_000003\naaaaaaaaaaa_000001")
+    items = read("vggss-heard", tmp_path)
+    assert [item.id[0] for item in items] == ["c", "a"]
+    write(tmp_path, "vggss_heard_test.csv", "ccccccccccc_000003\nzzz\n")
+    with pytest.raises(SoundspotError, match="1 of 2 ids have no boxes, the first is zzz"):
+        read("vggss-heard", tmp_path)
+
+
+def test_each_flickr_box_is_a_vote(tmp_path):
+    boxes = [[0, 0, 128, 250], [0, 0, 256, 256], [0, 0, 128, 250]]
+    write(tmp_path, "flickr_test250_boxes_256.json", {"7": boxes, "8": boxes[:1]})
+    items = read("flickr250", tmp_path)
+    truths = BENCHMARKS["flickr250"].truths(items)
+    assert truths[0, 5, [0, 111, 112, 223]].tolist() == [1, 1, 0.5, 0.5]
+    assert truths[1, 5, [0, 111, 112, 223]].tolist() == [0.5, 0.5, 0, 0]
+    assert truths[1, [217, 218], 0].tolist() == [0.5, 0]  # int(224 * 250 / 256) = 218
+    write(tmp_path, "flickr_test249_in5k.csv", "8,202\n")
+    assert read("flickr249", tmp_path) == items[1:]
+
+
+def test_the_extended_lists_add_negatives(tmp_path):
+    write(tmp_path, "vggss.json", VGGSS)
+    silent = "video,audio,label\naaaaaaaaaaa_000001,zzz_000009,non-sounding\n"
+    write(tmp_path, "vggss_test_plus_silent.csv", silent)
+    items = read("vggss-extended", tmp_path)
+    assert [item.visible for item in items] == [True, True, True, False]
+    assert items[3] == Item("aaaaaaaaaaa_000001+zzz_000009", "aaaaaaaaaaa_000001", "zzz_000009", ())
+    assert not BENCHMARKS["vggss-extended"].truths(items[3:]).any()
+    write(tmp_path, "vggss_test_plus_silent.csv", "video,audio,label\na,b,sounding\n")
+    with pytest.raises(SoundspotError, match=r"non-sounding pairs only, got \{'sounding'\}"):
+        read("vggss-extended", tmp_path)
+    write(tmp_path, "vggss_test_plus_silent.csv", "a,b,c\n")
+    with pytest.raises(SoundspotError, match="columns video, audio, label"):
+        read("vggss-extended", tmp_path)
+
+
+def test_avsbench_keeps_whole_pixels(tmp_path):
+    # 61, 115 and 122 are the pixels that v / 224 * 224 rounds down
+    row = {
+        "image": "/x/visual_frames/test/dog/abc/abc_1.png",
+        "audio": "/x/audio_wav/test/dog/abc.wav",
+        "gt_box": [61.0, 0.0, 115.0, 122.0],
+    }
+    write(tmp_path, "s4_box.json", [row])
+    (item,) = read("avs-s4", tmp_path)
+    assert (item.id, item.audio, item.cls) == ("dog/abc/abc_1", "dog/abc", "dog")
+    assert box_pixels(item.boxes[0][0]) == (61, 0, 115, 122)
+    row = {
+        "image": "/x/frames/abc_1/abc_1.mp4_2.png",
+        "audio": "/x/test/abc_1.wav",
+        "gt_box": [0.0] * 4,
+    }
+    write(tmp_path, "ms3_box.json", [row])
+    (item,) = read("avs-ms3", tmp_path)
+    assert (item.id, item.audio, item.cls) == ("abc_1/abc_1.mp4_2", "abc_1", None)
+    assert flaws([item]).empty == (item.id,)
+
+
+@pytest.fixture
+def escvoc(tmp_path):
+    images = [
+        {"file": "cat_test_1.jpg", "boxes": [[0, 0.5, 1, 1]]},
+        {"file": "dog_test_2.jpg", "boxes": [[0.5, 0, 1, 1], [0, 0, 0.25, 0.5]]},
+    ]
+    pair = {"image": "cat_test_1.jpg", "sound": "s.flac", "cls": "cat"}
+    duet = {
+        "left": "cat_test_1.jpg",
+        "right": "dog_test_2.jpg",
+        "left_cls": "cat",
+        "right_cls": "dog",
+        "left_sound": "l.flac",
+        "right_sound": "r.flac",
+    }
+    write(tmp_path, "images.json", images)
+    write(tmp_path, "pairs.json", [pair | {"split": "val"}, pair | {"split": "test"}])
+    write(tmp_path, "duets.json", [duet | {"split": "val"}, duet | {"split": "test"}])
+    return tmp_path
+
+
+def test_escvoc_pairs(escvoc):
+    (item,) = read("escvoc", escvoc)
+    boxes = (((0.0, 0.5, 1.0, 1.0),),)
+    assert item == Item("cat_test_1", "cat_test_1.jpg", "s.flac", boxes, "cat")
+
+
+def test_each_side_of_a_duet_is_an_item(escvoc):
+    left, right = read("escvoc-duets", escvoc)
+    assert (left.id, right.id) == ("duet-test-0001-left", "duet-test-0001-right")
+    assert left.group == right.group == left.frame == "duet-test-0001"
+    assert (left.side, left.audio, left.cls) == ("left", "l.flac", "cat")
+    assert (right.side, right.audio, right.cls) == ("right", "r.flac", "dog")
+    assert left.boxes == (((0.0, 0.5, 0.5, 1.0),),)
+    assert right.boxes == (((0.75, 0.0, 1.0, 1.0), (0.5, 0.0, 0.625, 0.5)),)
+
+
+def test_a_photograph_without_boxes_is_named(escvoc):
+    write(escvoc, "images.json", [])
+    with pytest.raises(SoundspotError, match=r"no boxes for cat_test_1\.jpg"):
+        read("escvoc", escvoc)
+
+
+def test_a_benchmark_is_all_of_it(tmp_path):
+    write(tmp_path, "vggss.json", VGGSS)
+    with pytest.raises(SoundspotError, match="expected 5,158 clips, found 3"):
+        load("vggss", tmp_path)
+    write(tmp_path, "vggss.json", VGGSS + VGGSS[:1])
+    with pytest.raises(SoundspotError, match="1 ids stand there twice, the first is aaaaaaaaaaa"):
+        load("vggss", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[{", "not readable JSON"),
+        ("{}", "must hold a list"),
+        (
+            '[{"file": "a", "class": "b"}]',
+            "row 0: expected file, class, bbox, but bbox is missing or no list",
+        ),
+        ('[{"file": 7, "class": "b", "bbox": []}]', "file is missing or no str"),
+        ("[3]", "row 0: expected"),
+        ('[{"file": "a", "class": "b", "bbox": [[1, 2, 3]]}]', r"box .* got \[1, 2, 3\]"),
+        ('[{"file": "a", "class": "b", "bbox": [[0, 0, NaN, 1]]}]', "box .* nan"),
+        ('[{"file": "a", "class": "b", "bbox": [[0, 0, "x", 1]]}]', "box .* 'x'"),
+        ('[{"file": "a", "class": "b", "bbox": 7}]', "bbox is missing or no list"),
+        ('[{"file": "a", "class": "b", "bbox": [7]}]', "box .* got 7"),
+        (b"\xff\xfe", "not readable JSON"),
+    ],
+)
+def test_bad_files_are_one_sentence(tmp_path, content, message):
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "vggss.json").write_bytes(data)
+    with pytest.raises(SoundspotError, match=message):
+        load("vggss", tmp_path)
+
+
+def test_missing_files_and_unknown_names(tmp_path):
+    with pytest.raises(SoundspotError, match=r"no vggss.json in .*folder of the annotations"):
+        load("vggss", tmp_path)
+    with pytest.raises(SoundspotError, match="did you mean 'vggss'"):
+        load("vgss", tmp_path)
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_real_annotations_are_complete(shared_data, name):
+    folder = shared_data / ("escvoc" if name.startswith("escvoc") else "annotations")
+    items = load(name, folder)
+    degenerate, empty = {
+        "vggss": (18, 2),
+        "vggss4692": (17, 1),
+        "vggss-heard": (10, 2),
+        "vggss-unheard": (8, 0),
+        "vggss-extended": (18, 2),
+        "avs-s4": (6, 6),
+        "avs-ms3": (29, 29),
+        "flickr249": (1, 0),
+        "flickr250": (1, 0),
+        "flickr-extended": (1, 0),
+    }.get(name, (0, 0))
+    found = flaws(items)
+    assert (len(found.degenerate), len(found.empty)) == (degenerate, empty)
+    if "duets" in name:
+        truths = BENCHMARKS[name].truths(items)
+        left = np.array([item.side == "left" for item in items])
+        assert left.mean() == 0.5
+        assert not truths[left][:, :, 112:].any() and not truths[~left][:, :, :112].any()

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation import intervals
+from soundspot.evaluation.intervals import (
+    Interval,
+    auc_interval,
+    bootstrap,
+    ciou_interval,
+    over_seeds,
+    paired_test,
+)
+from soundspot.evaluation.metrics import auc
+
+
+def close(interval, low, high, by):
+    return interval.low == pytest.approx(low, abs=by) and interval.high == pytest.approx(
+        high, abs=by
+    )
+
+
+def test_constant_values_leave_no_doubt():
+    assert bootstrap(np.full(7, 0.25)) == Interval(0.25, 0.25)
+    assert bootstrap(np.array([0.3])) == Interval(0.3, 0.3)
+
+
+def test_interval_of_a_share_is_the_binomial_one():
+    successes = (np.arange(400) < 100).astype(float)
+    half_width = 1.96 * np.sqrt(0.25 * 0.75 / 400)
+    assert close(bootstrap(successes), 0.25 - half_width, 0.25 + half_width, by=0.004)
+
+
+def test_the_shortcut_is_the_plain_bootstrap():
+    rng = np.random.default_rng(2)
+    values = np.round(rng.random(211), 1)
+    plain = rng.choice(values, size=(20_000, 211)).mean(axis=1)
+    low, high = np.quantile(plain, [0.025, 0.975])
+    assert close(bootstrap(values, resamples=20_000), low, high, by=0.002)
+
+
+def test_seeds_repeat_and_differ():
+    values = np.random.default_rng(0).random(53)
+    assert bootstrap(values, seed=1) == bootstrap(values, seed=1)
+    assert bootstrap(values, seed=1) != bootstrap(values, seed=2)
+
+
+def test_a_wider_level_gives_a_wider_interval():
+    values = np.random.default_rng(0).random(53)
+    narrow, wide = bootstrap(values, level=0.5), bootstrap(values, level=0.99)
+    assert wide.low < narrow.low < values.mean() < narrow.high < wide.high
+
+
+def test_blocks_cover_all_resamples(monkeypatch):
+    values = np.random.default_rng(0).random(101)
+    whole = bootstrap(values, resamples=4_000)
+    monkeypatch.setattr(intervals, "BLOCK", 101 * 7)
+    assert close(bootstrap(values, resamples=4_000), whole.low, whole.high, by=0.005)
+
+
+def test_intervals_of_the_two_headlines():
+    scores = np.repeat([0.2, 0.5, 0.8], [30, 40, 30])
+    half_width = 1.96 * np.sqrt(0.7 * 0.3 / 100)
+    assert close(ciou_interval(scores), 0.7 - half_width, 0.7 + half_width, by=0.015)
+    found = auc_interval(scores)
+    assert found.low < auc(scores) < found.high
+
+
+def test_spread_over_seeds_by_hand():
+    spread = over_seeds([1.0, 2.0, 3.0])
+    assert (spread.mean, spread.std, spread.seeds) == (2, 1, 3)
+
+
+def test_one_seed_has_no_deviation():
+    assert over_seeds([0.7]).std is None
+
+
+def test_identical_models_do_not_differ():
+    scores = np.array([0.1, 0.7, 0.5])
+    test = paired_test(scores, scores)
+    assert (test.difference, test.interval, test.p) == (0, Interval(0.0, 0.0), 1)
+
+
+def test_p_value_by_hand():
+    # ten pairs, all better by 1: of 2^10 ways to flip signs two are as extreme
+    test = paired_test(np.ones(10), np.zeros(10), resamples=200_000)
+    assert test.difference == 1
+    assert test.p == pytest.approx(2 / 1024, abs=3e-4)
+
+
+def test_ties_count_as_extreme():
+    # differences 1, 1, -1: sum 1; sums of flips are 3, 1, -1, -3: all at least as far out
+    assert paired_test(np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])).p == 1
+
+
+def test_swapping_the_models_only_swaps_the_sign():
+    rng = np.random.default_rng(4)
+    a, b = rng.random(31), rng.random(31)
+    forth, back = paired_test(a, b), paired_test(b, a)
+    assert forth.difference == pytest.approx(-back.difference)
+    assert forth.p == back.p
+    assert close(forth.interval, -back.interval.high, -back.interval.low, by=0.01)
+
+
+def test_one_pair_proves_nothing():
+    assert paired_test(np.array([1.0]), np.array([0.0])).p == 1
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(SoundspotError, match="same pairs, got 3 and 2"):
+        paired_test(np.zeros(3), np.zeros(2))
+    with pytest.raises(SoundspotError, match="got none"):
+        bootstrap(np.array([]))
+    with pytest.raises(SoundspotError, match="got none"):
+        over_seeds([])
+    with pytest.raises(SoundspotError, match="NaN"):
+        bootstrap(np.array([0.1, np.nan]))

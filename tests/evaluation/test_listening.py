@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.listening import (
+    by_group,
+    correlation_across_sounds,
+    extended,
+    mass_on_side,
+    mean_of_group,
+    peak_in_truth,
+    peak_on_side,
+    peaks,
+    worst_of_group,
+)
+from soundspot.evaluation.metrics import ciou_at
+
+LEFT = [[0, 9, 0, 0], [1, 1, 1, 0]]
+RIGHT = [[0, 0, 0, 5], [0, 0, 3, 3]]
+FLAT = [[2, 2, 2, 2], [2, 2, 2, 2]]
+
+
+def maps_of(*maps):
+    return np.array(maps, dtype=np.float32)
+
+
+def test_groups_keep_their_order_and_need_two_sounds():
+    assert {g: i.tolist() for g, i in by_group(["b", "a", "a", "b"]).items()} == {
+        "b": [0, 3],
+        "a": [1, 2],
+    }
+    with pytest.raises(SoundspotError, match="1 of 2 groups have one, the first of them 'c'"):
+        by_group(["a", "c", "a"])
+
+
+def test_iiou_asks_for_every_source():
+    scores = np.array([0.9, 0.6, 0.8, 0.4, 0.5, 0.5])
+    groups = ["a", "b", "a", "b", "c", "c"]
+    worst = worst_of_group(scores, groups)
+    assert worst.tolist() == [0.8, 0.4, 0.5]
+    assert ciou_at(worst) == 2 / 3
+
+
+def test_group_means():
+    hits = np.array([True, False, True, True])
+    assert mean_of_group(hits, ["a", "a", "b", "b"]).tolist() == [0.5, 1]
+    assert worst_of_group(hits, ["a", "a", "b", "b"]).tolist() == [0, 1]
+
+
+def test_peaks_are_centres_of_cells():
+    found = peaks(maps_of(LEFT, RIGHT))
+    assert found.tolist() == [[1.5 / 4, 0.25], [3.5 / 4, 0.25]]
+
+
+def test_of_tied_peaks_the_first_counts_and_a_flat_map_has_none():
+    found = peaks(maps_of([[0, 0, 0, 0], [0, 7, 0, 7]], FLAT))
+    assert found[0].tolist() == [1.5 / 4, 0.75]
+    assert np.isnan(found[1]).all()
+
+
+def test_peak_on_the_sounding_side():
+    maps = maps_of(LEFT, LEFT, RIGHT, RIGHT, FLAT, FLAT)
+    sides = ["left", "right"] * 3
+    assert peak_on_side(maps, sides).tolist() == [True, False, False, True, False, False]
+
+
+def test_a_peak_on_the_border_is_on_no_side():
+    maps = maps_of([[0, 1, 0]], [[0, 1, 0]])
+    assert peak_on_side(maps, ["left", "right"]).tolist() == [False, False]
+
+
+def test_mass_on_the_sounding_side():
+    # a high peak on the left, more of everything else on the right: 9 + 1 + 1 against 12
+    heavy_right = [[0, 9, 3, 3], [1, 1, 3, 3]]
+    maps = maps_of(LEFT, LEFT, heavy_right, heavy_right, FLAT, FLAT)
+    sides = ["left", "right"] * 3
+    assert mass_on_side(maps, sides).tolist() == [True, False, False, True, False, False]
+    assert peak_on_side(maps[2:3], ["left"]).tolist() == [True]
+
+
+def test_mass_may_be_negative_and_the_middle_column_does_not_count():
+    maps = maps_of([[-5, -4, 99, -5, -5]], [[-5, -5, 99, -5, -4]])
+    assert mass_on_side(maps, ["left", "right"]).tolist() == [True, True]
+
+
+def test_a_symmetric_map_is_a_draw():
+    rng = np.random.default_rng(1)
+    half = rng.random((101, 3, 7))
+    maps = np.concatenate([half, half[:, :, ::-1]], axis=2)
+    for side in ("left", "right"):
+        assert not mass_on_side(maps, [side] * 101).any()
+
+
+def test_peak_in_truth():
+    truths = np.zeros((3, 8, 8), dtype=bool)
+    truths[:, 2, 3] = True  # the pixel under the centre of the peak's cell: x 3/8, y 2/8
+    maps = maps_of(LEFT, RIGHT, FLAT)
+    assert peak_in_truth(maps, truths).tolist() == [True, False, False]
+    assert peak_in_truth(maps, np.full((3, 8, 8), 0.5)).tolist() == [True, True, False]
+
+
+def test_a_deaf_map_is_right_for_half_of_the_sounds_and_never_for_both():
+    rng = np.random.default_rng(0)
+    maps = np.repeat(rng.random((13, 6, 6)), 2, axis=0)
+    sides = ["left", "right"] * 13
+    groups = [f"duet-{i // 2}" for i in range(26)]
+    for hits in (peak_on_side(maps, sides), mass_on_side(maps, sides)):
+        assert hits.mean() == 0.5
+        assert worst_of_group(hits, groups).max() == 0
+    assert correlation_across_sounds(maps, groups) == pytest.approx(np.ones(13))
+
+
+def test_correlation_by_hand():
+    pairs = maps_of([[0, 1]], [[5, 9]], [[0, 1]], [[1, 0]])
+    assert correlation_across_sounds(pairs, ["a", "a", "b", "b"]) == pytest.approx([1, -1])
+
+
+def test_correlation_of_three_sounds_is_the_mean_over_their_pairs():
+    maps = maps_of([[0, 1]], [[0, 2]], [[1, 0]])
+    assert correlation_across_sounds(maps, ["a"] * 3) == pytest.approx([(1 - 1 - 1) / 3])
+
+
+def test_correlation_with_a_flat_map_is_unknown():
+    assert np.isnan(correlation_across_sounds(maps_of(LEFT, FLAT), ["a", "a"])).all()
+
+
+def test_extended_by_hand():
+    confidence = np.array([0.6, 0.9, 0.5, 0.8, 0.7])
+    positive = np.array([True, True, False, False, True])
+    scores = np.array([0.7, 0.6, 1.0, 0.0, 0.4])  # the third is a negative: its cIoU is ignored
+    found = extended(confidence, scores, positive)
+    # from the most confident: right, false, wrong place, right, false
+    # precision 1, 1/2, 1/3, 2/4, 2/5; recall 1/3, 1/3, 1/2, 2/2, 2/2
+    assert found.ap == pytest.approx(1 * 1 / 3 + 0.5 * (1 / 2 - 1 / 3) + 0.5 * (1 - 1 / 2))
+    assert found.max_f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert found.threshold == 0.6
+    assert found.loc_acc == pytest.approx(2 / 3)
+    assert (found.positives, found.negatives) == (3, 2)
+
+
+def test_extended_treats_equal_confidences_as_one_threshold():
+    positive = np.array([True, False])
+    for order in ([0, 1], [1, 0]):
+        found = extended(np.full(2, 0.5), np.array([1.0, 0.0])[order], positive[order])
+        assert found.ap == pytest.approx(0.5)
+        assert found.max_f1 == pytest.approx(2 / 3)
+
+
+def test_extended_of_a_perfect_and_of_a_hopeless_model():
+    positive = np.array([True, True, False])
+    perfect = extended(np.array([0.9, 0.8, 0.1]), np.array([1.0, 0.5, 0.0]), positive)
+    assert (perfect.ap, perfect.max_f1, perfect.loc_acc) == (1, 1, 1)
+    hopeless = extended(np.array([0.9, 0.8, 0.1]), np.zeros(3), positive)
+    assert (hopeless.ap, hopeless.max_f1, hopeless.loc_acc) == (0, 0, 0)
+
+
+def test_extended_needs_both_kinds():
+    with pytest.raises(SoundspotError, match="got 2 with and 0 without"):
+        extended(np.zeros(2), np.zeros(2), np.array([True, True]))
+    with pytest.raises(SoundspotError, match="finite"):
+        extended(np.array([np.nan, 0]), np.zeros(2), np.array([True, False]))

@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.metrics import ciou
+from soundspot.evaluation.protocols import (
+    CHUNK,
+    PROTOCOLS,
+    evaluation_maps,
+    is_flat,
+    resize,
+    score,
+    stretch,
+)
+
+
+def naive(maps, truths):
+    """One map at a time, straight from the definitions."""
+    size = truths.shape[-1]
+    result = {name: [] for name in PROTOCOLS}
+    for raw, g in zip(maps, truths.astype(float), strict=True):
+        tensor = torch.from_numpy(raw)[None, None].double()
+        m = F.interpolate(tensor, (size, size), mode="bilinear", align_corners=False)[0, 0].numpy()
+        m = (m - m.min()) / (m.max() - m.min())
+        median = sorted(m.ravel())[m.size // 2]
+        top = np.zeros(m.size)
+        top[np.argsort(-m.ravel(), kind="stable")[: int((g != 0).sum())]] = 1
+        masks = {
+            "sspl": m >= 0.5,
+            "lvs": m > median,
+            "ezvsl": m >= median,
+            "adaptive": top.reshape(m.shape),
+        }
+        for name, p in masks.items():
+            result[name].append((p * g).sum() / (g.sum() + (p * (g == 0)).sum()))
+    return result
+
+
+def masks_of(name, *rows, area=0):
+    """Binarise one small map against a truth of `area` pixels."""
+    maps = evaluation_maps(np.array([rows], dtype=np.float64), len(rows))
+    truth = (np.arange(len(rows) ** 2) < area).reshape(1, len(rows), len(rows))
+    return PROTOCOLS[name].binarise(maps, truth)[0].astype(int).tolist()
+
+
+@pytest.mark.parametrize(("h", "w", "size"), [(13, 17, 29), (1, 1, 3), (31, 5, 7), (14, 14, 224)])
+def test_resize_is_bilinear_with_aligned_centres(h, w, size):
+    maps = np.random.default_rng(1).random((3, h, w), dtype=np.float32)
+    expected = F.interpolate(
+        torch.from_numpy(maps)[None].double(), (size, size), mode="bilinear", align_corners=False
+    )
+    np.testing.assert_allclose(resize(maps, size), expected[0].numpy(), atol=1e-6)
+
+
+def test_resize_to_the_same_size_changes_nothing():
+    maps = np.random.default_rng(2).random((1, 7, 7), dtype=np.float32)
+    assert (resize(maps, 7) == maps).all()
+
+
+def test_stretch_reaches_zero_and_one_and_leaves_flat_maps_at_zero():
+    maps = np.array([[[-3.0, 1.0], [-1.0, 1.0]], [[0.3, 0.3], [0.3, 0.3]]])
+    assert stretch(maps).tolist() == [[[0, 1], [0.5, 1]], [[0, 0], [0, 0]]]
+    assert is_flat(maps).tolist() == [False, True]
+
+
+def test_a_flat_map_stays_flat_through_the_resize():
+    maps = np.full((1, 13, 17), 0.3, dtype=np.float32)
+    assert (evaluation_maps(maps, 224) == 0).all()
+
+
+COUNT = ([0, 1, 2], [3, 4, 5], [6, 7, 8])
+STRIPE = ([0, 0, 0], [1, 1, 1], [0, 0, 0])
+FLAT = ([5, 5, 5], [5, 5, 5], [5, 5, 5])
+NOTHING = [[0, 0, 0]] * 3
+ALL = [[1, 1, 1]] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "expected"),
+    [
+        ("sspl", COUNT, [[0, 0, 0], [0, 1, 1], [1, 1, 1]]),  # 4 is exactly half way
+        ("lvs", COUNT, [[0, 0, 0], [0, 0, 1], [1, 1, 1]]),
+        ("ezvsl", COUNT, [[0, 0, 0], [0, 1, 1], [1, 1, 1]]),
+        ("sspl", STRIPE, [[0, 0, 0], [1, 1, 1], [0, 0, 0]]),
+        ("lvs", STRIPE, [[0, 0, 0], [1, 1, 1], [0, 0, 0]]),  # the median is 0
+        ("ezvsl", STRIPE, ALL),
+        ("sspl", FLAT, NOTHING),
+        ("lvs", FLAT, NOTHING),
+        ("ezvsl", FLAT, ALL),
+    ],
+)
+def test_masks_by_hand(name, rows, expected):
+    assert masks_of(name, *rows) == expected
+
+
+def test_the_median_of_an_even_number_is_the_upper_one():
+    assert masks_of("lvs", [0, 1], [2, 4]) == [[0, 0], [0, 1]]
+    assert masks_of("ezvsl", [0, 1], [2, 4]) == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "area", "expected"),
+    [
+        (COUNT, 2, [[0, 0, 0], [0, 0, 0], [0, 1, 1]]),
+        (COUNT, 0, NOTHING),
+        (COUNT, 9, ALL),
+        (STRIPE, 2, [[0, 0, 0], [1, 1, 0], [0, 0, 0]]),  # ties: the first in reading order
+        (STRIPE, 5, [[1, 1, 0], [1, 1, 1], [0, 0, 0]]),
+        (FLAT, 4, [[1, 1, 1], [1, 0, 0], [0, 0, 0]]),
+        (FLAT, 0, NOTHING),
+    ],
+)
+def test_adaptive_keeps_as_many_pixels_as_the_truth(rows, area, expected):
+    assert masks_of("adaptive", *rows, area=area) == expected
+
+
+def test_adaptive_counts_half_votes_as_truth():
+    maps = evaluation_maps(np.array([COUNT], dtype=np.float64), 3)
+    truth = np.array([[[1, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]], dtype=np.float32)
+    assert PROTOCOLS["adaptive"].binarise(maps, truth).sum() == 3
+
+
+@pytest.mark.parametrize("pairs", [1, 2 * CHUNK + 3])
+@pytest.mark.parametrize("kind", [bool, np.float32])
+def test_score_agrees_with_the_definitions(pairs, kind):
+    rng = np.random.default_rng(5)
+    maps = rng.standard_normal((pairs, 13, 11))
+    truths = (rng.integers(0, 3, (pairs, 37, 37)) / 2).astype(kind)
+    found, expected = score(maps, truths), naive(maps, truths)
+    assert list(found) == ["sspl", "lvs", "ezvsl", "adaptive"]
+    for name in found:
+        # float32 against float64: one pixel of 1369 may change sides
+        np.testing.assert_allclose(found[name], expected[name], atol=2 / 37**2)
+
+
+def test_score_does_not_depend_on_offset_and_scale():
+    rng = np.random.default_rng(7)
+    maps = rng.random((5, 7, 7))
+    truths = rng.random((5, 29, 29)) > 0.6
+    plain = score(maps, truths)
+    for other in (maps * 1e-8 + 0.9, maps * 1e9 - 1e9):
+        for name, scores in score(other, truths).items():
+            np.testing.assert_allclose(scores, plain[name], atol=2 / 29**2)
+
+
+def test_a_map_of_one_pixel_against_a_truth_of_one_pixel():
+    maps = np.zeros((2, 5, 5), dtype=np.float32)
+    maps[:, 1, 3] = 1
+    truths = np.zeros((2, 5, 5), dtype=bool)
+    truths[0, 1, 3] = truths[1, 3, 1] = True
+    scores = score(maps, truths)
+    assert scores["sspl"].tolist() == scores["lvs"].tolist() == [1, 0]
+    assert scores["adaptive"].tolist() == [1, 0]
+    assert scores["ezvsl"].tolist() == [1 / 25, 1 / 25]  # the median is 0: everything is kept
+
+
+def test_flat_maps_and_empty_truths_together():
+    scores = score(np.ones((1, 3, 3), np.float32), np.zeros((1, 5, 5), bool))
+    assert all(values.tolist() == [0] for values in scores.values())
+
+
+def test_binarise_and_score_are_the_same_masks():
+    rng = np.random.default_rng(11)
+    maps, truths = rng.random((3, 7, 7), dtype=np.float32), rng.random((3, 31, 31)) > 0.7
+    unit = evaluation_maps(maps, 31)
+    for name, values in score(maps, truths).items():
+        assert (ciou(PROTOCOLS[name].binarise(unit, truths), truths) == values).all()
+
+
+def test_no_maps_give_no_scores():
+    scores = score(np.zeros((0, 14, 14), np.float32), np.zeros((0, 224, 224), bool))
+    assert all(len(values) == 0 for values in scores.values())
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_maps_that_are_not_numbers_are_refused(poison):
+    maps = np.zeros((3, 2, 2), dtype=np.float32)
+    maps[1:, 0, 1] = poison
+    with pytest.raises(SoundspotError, match=r"2 of 3 hold NaN or infinity, the first .* map 1$"):
+        score(maps, np.ones((3, 5, 5), dtype=bool))

@@ -1,0 +1,168 @@
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.metrics import union_map
+from soundspot.evaluation.protocols import score
+from soundspot.evaluation.report import page
+from soundspot.evaluation.report import write as report
+from soundspot.evaluation.report.charts import Series, _ticks, line_chart, pair_picture
+from soundspot.evaluation.report.page import extremes
+from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
+from soundspot.evaluation.runner import Job, evaluate
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory, tiny_pairs):
+    """Perfect maps and turned ones on the tiny pairs and its duet; `perfect` has three passes."""
+    root = tmp_path_factory.mktemp("maps")
+    for name in ("perfect", "<b>turned"):
+        (root / name).mkdir()
+        for pair in tiny_pairs.select("val") + tiny_pairs.select("duets-val"):
+            truth = union_map(pair.boxes[0])
+            shown = truth if name == "perfect" else truth[:, ::-1]
+            np.save(root / name / f"{pair.id}.npy", shown)
+    folders = (root / "perfect", root / "<b>turned")
+    names = ("escvoc-val", "escvoc-duets-val")
+    done = evaluate(Job(names, data=tiny_pairs.root, maps=folders))
+    first = done.results[0]
+    perfect = first.contenders[0]
+    passes = np.stack([1 - perfect.maps, perfect.maps, perfect.maps])
+    scores = tuple(score(maps, first.truths)["sspl"] for maps in passes)
+    traced = replace(perfect, by_cycle=passes, cycle_scores=scores)
+    first = replace(first, contenders=(traced, *first.contenders[1:]))
+    return replace(done, results=(first, *done.results[1:]))
+
+
+def test_the_three_files_are_written_whole(tmp_path, evaluation):
+    report.write(evaluation, tmp_path / "new" / "report")
+    files = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
+    assert files == ["report.html", "report.json", "report.md"]
+
+
+def test_json_rows_hold_what_is_promised(tmp_path, evaluation):
+    report.write(evaluation, tmp_path)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    found = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
+    row = found["rows"][0]
+    assert (row["benchmark"], row["protocol"], row["n"], row["missing"]) == (
+        "escvoc-val",
+        "sspl",
+        5,
+        326,
+    )
+    assert row["ciou"] == row["ciou_low"] == row["auc_high"] == 1.0
+    duet = next(r for r in found["rows"] if r["benchmark"] == "escvoc-duets-val")
+    assert duet["peak_side"] == duet["both_sides"] == duet["peak_in_box"] == duet["iiou"] == 1.0
+    assert found["provenance"]["protocols"]["lvs"] == "map > median"
+    assert found["provenance"]["commit"]
+    details = found["benchmarks"][0]
+    assert (details["expected"], details["evaluated"], details["lost"]) == (331, 5, 326)
+    passes = next(iter(details["pcm_passes"].values()))
+    assert [one["ciou"] for one in passes] == [0.0, 1.0, 1.0]
+    assert len(details["success_curves"]["thresholds"]) == 21
+
+
+def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
+    html = page.page(evaluation, report.provenance(evaluation))
+    assert not re.search(r'(?:src|href)="(?!data:)', html)
+    assert not re.search(r"url\(|@import|<script|<link", html)
+    assert "<b>turned" not in html and "&lt;b&gt;turned" in html
+    assert "evaluated 5 of 331 pairs" in html
+    for heading in ("Success ratio", "PCM passes", "Best, median and worst", "By class", "By obj"):
+        assert heading in html
+    assert html.count("<table") == html.count("</table>")
+
+
+def test_markdown_tables_are_whole(evaluation):
+    text = report.markdown(evaluation, {"command": "soundspot evaluate"})
+    lines = [line for line in text.splitlines() if line.startswith("|") and "sspl" in line]
+    assert lines[0] == "| model | sspl | lvs | ezvsl | adaptive |"
+    assert "100.0 / 100.0<br>100.0–100.0" in text
+    assert "- command: soundspot evaluate" in text
+
+
+def test_object_sizes_are_told_by_the_truths_share(evaluation):
+    sizes = next(t for t in detail_tables(evaluation.results[0]) if t.title == "By object size")
+    # Every tiny object covers 96 x 128 of 256 x 256 pixels: 18.75 %; the last one reaches the edge.
+    assert [(row[0], row[1]) for row in sizes.rows] == [
+        ("small, < 10%", "0"),
+        ("medium, 10% to 50%", "5"),
+        ("large, > 50%", "0"),
+    ]
+    assert sizes.rows[0][2] == "–" and sizes.rows[1][2] == "100.0 / 100.0"
+
+
+def test_classes_have_their_own_rows(evaluation):
+    classes = next(t for t in detail_tables(evaluation.results[0]) if t.title == "By class")
+    assert [row[:3] for row in classes.rows] == [
+        ("high", "3", "100.0 / 100.0"),
+        ("low", "2", "100.0 / 100.0"),
+    ]
+
+
+def test_comparisons_name_the_better_model(evaluation):
+    tables = headline_tables(evaluation.results[0])
+    tests = next(table for table in tables if table.title.endswith("paired tests"))
+    assert all(row[2].startswith("+") for row in tests.rows)
+
+
+def test_a_bar_in_a_name_does_not_break_markdown():
+    table = Table("t", "n", ("a", "b"), (("x|y", "1\n2"),))
+    assert table.markdown().splitlines()[-1] == "| x\\|y | 1<br>2 |"
+
+
+def test_extremes_do_not_repeat_pairs():
+    scores = np.array([0.5, 0.1, 0.9, 0.3, 0.7, 0.2, 0.8])
+    found = {name: chosen.tolist() for name, chosen in extremes(scores, 4).items()}
+    assert found == {"Best": [2, 6], "Median": [4, 0], "Worst": [1, 5]}
+    assert [chosen.tolist() for chosen in extremes(np.array([0.5]), 4).values()] == [[0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (1.0, 7.0, [1, 2, 3, 4, 5, 6, 7]),
+        (1.0, 1.0, []),
+        (0.47, 0.58, [0.46, 0.48, 0.5, 0.52, 0.54, 0.56, 0.58]),
+    ],
+)
+def test_ticks_are_round_and_enclose_the_values(low, high, ticks):
+    found = _ticks(low, high)
+    assert found[0] <= low and found[-1] >= high
+    assert len(found) >= 2
+    if ticks:
+        assert found == pytest.approx(ticks)
+
+
+def test_a_chart_puts_its_points_where_they_belong():
+    svg = line_chart(
+        [Series("a & b", [0.0, 1.0], [0.0, 1.0]), Series("c", [0.0, 1.0], [1.0, 0.0], True)],
+        "x",
+        "y",
+    )
+    lines = re.findall(r'<polyline points="([^"]+)"', svg)
+    assert lines[:2] == ["54.0,12.0 626.0,314.0", "54.0,314.0 626.0,12.0"]  # baselines first
+    assert "a &amp; b" in svg and "stroke-dasharray" in svg
+
+
+def test_a_pair_becomes_a_picture_of_its_own():
+    frame = np.full((17, 29, 3), 90, dtype=np.uint8)
+    heat = np.random.default_rng(0).random((5, 7), dtype=np.float32)
+    picture = pair_picture(frame, heat, [(0.1, 0.1, 0.5, 0.5), (0.9, 0.9, 0.9, 0.9)], side=64)
+    assert picture.startswith("data:image/jpeg;base64,")
+    assert picture != pair_picture(frame, heat, [], side=64)
+
+
+def test_a_file_is_no_place_for_a_report(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SoundspotError, match="is a file"):
+        report.check_folder(tmp_path / "file")

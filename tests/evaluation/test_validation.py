@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import Pair
+from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
+from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.encoding import encode
+from soundspot.model.methods.method import Method
+
+
+class Fixed(Method):
+    """Answers the same map to everything."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = torch.nn.Parameter(torch.as_tensor(answer, dtype=torch.float32))
+
+    def maps(self, f_v, f_a, cycles=None):
+        return self.answer.expand(len(f_v), -1, -1)
+
+
+@pytest.fixture(scope="module")
+def cache(tiny_pairs):
+    spec = FeatureSpec(pretrained=False, views=0)
+    return encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+
+
+def test_a_deaf_map_gets_half_of_the_duets(tiny_pairs, cache):
+    left = np.zeros((14, 14))
+    left[5, 2] = 1
+    found = validate(Fixed(left), cache, tiny_pairs)
+    assert found["duets"] == 0.5
+    assert set(found) == {"ciou", "auc", "duets"}
+
+
+def test_the_truth_as_a_map_is_right_and_its_negative_is_wrong(tiny_pairs, cache):
+    rows = tiny_pairs.select("val")
+    box = rows[0].boxes[0][0]
+    grid = np.zeros((224, 224))
+    x1, y1, x2, y2 = (int(224 * v) for v in box)
+    grid[y1:y2, x1:x2] = 1
+    scores = {}
+    for name, answer in (("right", grid), ("wrong", 1 - grid)):
+        scores[name] = validate(Fixed(answer), cache, tiny_pairs)["ciou"]
+    # the five validation squares move by 29 pixels a frame: 96 wide, two of them overlap enough
+    assert scores == {"right": pytest.approx(0.4), "wrong": 0.0}
+
+
+class Echo(Method):
+    """A map that tells which frame and which sound it was made of."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+    def maps(self, f_v, f_a, cycles=None):
+        return f_v.mean(dim=1) + f_a.mean(dim=(1, 2))[:, None, None]
+
+
+def test_every_pair_gets_its_own_frame_and_sound(tiny_pairs, cache):
+    rows = tiny_pairs.select("val")
+    maps = cached_maps(Echo(), cache, rows)
+    for row, found in zip(rows, maps, strict=True):
+        seen, heard = cache.evaluation([row.frame])[0], cache.sound([row.audio])[0]
+        np.testing.assert_allclose(found, seen.mean(dim=0) + heard.mean(), rtol=1e-5)
+    assert len(np.unique(maps[:, 3, 3])) == len(rows)
+
+
+def test_one_annotator_is_a_union_and_several_vote():
+    box, other = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)
+    union = pair_truths([Pair("a", "f", "s", "val", boxes=((box, other),))])
+    assert union.all()
+    votes = pair_truths([Pair("a", "f", "s", "val", boxes=((box,), (box,), (other,)))])
+    assert votes[0, 0, 0] == 1.0
+    assert votes[0, 0, -1] == 0.5
+
+
+def test_the_side_is_where_the_boxes_are():
+    right = Pair("a", "f", "s", "duets-val", boxes=(((0.5, 0.0, 0.6, 1.0), (0.9, 0.0, 1.0, 1.0)),))
+    assert side_of(right) == "right"
+
+
+def test_a_pair_with_boxes_but_no_sound_is_refused(cache):
+    pair = Pair("a", "frames/val-0.jpg", None, "val", boxes=(((0.0, 0.0, 1.0, 1.0),),))
+    with pytest.raises(SoundspotError, match="no sound of its own"):
+        cached_maps(Fixed(np.eye(3)), cache, [pair])

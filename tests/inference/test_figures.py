@@ -1,0 +1,171 @@
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from soundspot.common.errors import SoundspotError
+from soundspot.inference import figures
+
+TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
+
+
+def ramp(height: int, width: int) -> np.ndarray:
+    return np.tile(np.linspace(0, 1, width, dtype=np.float32), (height, 1))
+
+
+def grey(height: int, width: int, value: int = 100) -> np.ndarray:
+    return np.full((height, width, 3), value, np.uint8)
+
+
+def test_colours_run_from_dark_to_light_and_stop_at_the_ends():
+    values = np.linspace(-0.5, 1.5, 201, dtype=np.float32)[None]
+    coloured = figures.colours(values)[0]
+    assert tuple(coloured[0]) == tuple(coloured[50]) == figures.ANCHORS[0]
+    assert tuple(coloured[-1]) == tuple(coloured[150]) == figures.ANCHORS[-1]
+    lightness = coloured @ np.array(figures.LUMA)
+    assert (np.diff(lightness[50:151]) > 0).all()
+
+
+def test_overlay_mutes_what_is_cold_and_colours_what_is_hot():
+    heat = np.zeros((31, 37), np.float32)
+    heat[10:20, 10:20] = 1
+    picture = figures.overlay(grey(31, 37), heat)
+    assert tuple(picture[2, 2]) == (75, 75, 75)  # 0.4 * 100 + 0.35 * 100
+    hot = 0.25 * 75 + 0.75 * np.array(figures.ANCHORS[-1])
+    assert np.abs(picture[15, 15] - hot).max() <= 0.5
+
+
+def test_overlay_leaves_its_inputs_alone():
+    frame, heat = grey(13, 17), ramp(13, 17)
+    figures.overlay(frame, heat, (1, 2, 5, 7))
+    assert (frame == 100).all() and (heat == ramp(13, 17)).all()
+
+
+def test_strength_takes_heat_and_contour_back():
+    frame, heat = grey(31, 37), ramp(31, 37)
+    muted = figures.overlay(frame, np.zeros_like(heat))
+    full = figures.overlay(frame, heat).astype(float)
+    half = figures.overlay(frame, heat, strength=0.5)
+    assert (figures.overlay(frame, heat, strength=0.0) == muted).all()
+    assert np.abs(half - (full + muted) / 2).max() <= 2
+
+
+def test_a_coarse_map_is_enlarged_to_the_frame():
+    coarse = figures.overlay(grey(60, 80), ramp(30, 40)).astype(float)
+    fine = figures.overlay(grey(60, 80), ramp(60, 80)).astype(float)
+    assert coarse.shape == fine.shape
+    assert np.abs(coarse[:, :30] - fine[:, :30]).max() < 12
+
+
+def test_contour_lies_where_the_map_is_one_half():
+    picture = figures.overlay(grey(41, 101, 0), ramp(41, 101)).sum(axis=2)
+    assert (picture[:, 30:71].argmax(axis=1) == 20).all()
+
+
+def test_a_flat_map_has_no_contour():
+    cold = figures.overlay(grey(11, 13), np.zeros((11, 13), np.float32))
+    assert (cold == 75).all()
+
+
+def test_the_box_ends_just_inside_x2_and_y2():
+    picture = figures.overlay(grey(31, 37), np.zeros((31, 37), np.float32), (3, 5, 23, 19))
+    ys, xs = np.nonzero((picture == figures.GREEN).all(axis=2))
+    assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == (3, 5, 23, 19)
+    assert tuple(picture[10, 10]) == (75, 75, 75)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (8, 8), (2, 701), (300, 4000), (4000, 300), (223, 397)])
+@pytest.mark.parametrize("labels", [[], [("Dog", 0.93), ("a very long name " * 9, 1.7)]])
+def test_triptych_of_any_shape(shape, labels):
+    height, width = shape
+    box = (0, 0, width, height)
+    page = figures.triptych(grey(*shape), ramp(*shape), TONE, box=box, labels=labels, footer="x")
+    assert 700 < page.width < 1500 and 350 < page.height < 600
+
+
+def test_a_trained_map_carries_no_warning_and_an_untrained_one_carries_two():
+    def red(page: Image.Image) -> np.ndarray:
+        return (np.asarray(page) == figures.RED).all(axis=2)
+
+    frame, heat = grey(97, 131), ramp(97, 131)
+    assert not red(figures.triptych(frame, heat, TONE)).any()
+    marked = red(figures.triptych(frame, heat, TONE, trained=False))
+    top, below = marked[:60], marked[60:]
+    assert top.mean() > 0.5  # across the page
+    assert below.any()  # and burnt into the map
+
+
+def test_a_caption_needs_room_below_and_nothing_else_moves():
+    frame, heat = grey(97, 131), ramp(97, 131)
+    plain = figures.triptych(frame, heat, TONE)
+    two = figures.triptych(frame, heat, TONE, caption=("heard: Dog", "peak cosine 0.5"))
+    assert two.width == plain.width and two.height == plain.height + figures.LINE
+    upper = np.asarray(plain)[: plain.height - 45]
+    np.testing.assert_array_equal(np.asarray(two)[: len(upper)], upper)
+    assert (np.asarray(two)[len(upper) :] != 255).any()
+
+
+def test_pages_are_stacked_as_rows():
+    whole = figures.stack([Image.new("RGB", (5, 3), "red"), Image.new("RGB", (7, 2), "blue")])
+    assert whole.size == (7, 5)
+    assert whole.getpixel((0, 2)) == (255, 0, 0) and whole.getpixel((6, 3)) == (0, 0, 255)
+    assert whole.getpixel((6, 0)) == figures.WHITE
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (31, 37), (240, 320)])
+def test_a_captioned_picture_stays_as_it_is_above_the_caption(shape):
+    picture = grey(*shape)
+    page = figures.captioned(picture, ("heard: " + "a very long name " * 9, "peak cosine 0.5"))
+    assert page.shape[1] == shape[1] and page.shape[0] > shape[0]
+    np.testing.assert_array_equal(page[: shape[0]], picture)
+    if shape[1] > 30:
+        assert (page[shape[0] :] > 200).any()  # something is written
+
+
+def test_write_picture_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path):
+    path = tmp_path / "p.png"
+    path.write_text("old")
+    figures.write_picture(path, Image.new("RGB", (5, 3)))
+    assert Image.open(path).size == (5, 3)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending", figures.PICTURE_FORMATS)
+def test_the_ending_names_the_format(tmp_path: Path, ending: str):
+    path = tmp_path / f"p{ending.upper()}"
+    figures.write_picture(path, Image.new("RGB", (5, 3)))
+    assert Image.open(path).format == figures.PICTURE_FORMATS[ending]
+
+
+def test_a_full_disk_is_one_sentence_and_the_old_picture_stays(tmp_path: Path):
+    path = tmp_path / "p.png"
+    path.write_text("old")
+    full = pytest.raises(SoundspotError, match=r"cannot write .*p\.png: No space left on device")
+    with full, figures.atomic_write(path) as part:
+        part.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_no_picture_can_be_written_to(tmp_path: Path):
+    for path, reason in (
+        (tmp_path / "p.txt", "must end in one of .png, .jpg, .jpeg, .webp"),
+        (tmp_path / "absent" / "p.png", "there is no folder"),
+        (tmp_path, "must end"),
+    ):
+        with pytest.raises(SoundspotError, match=reason):
+            figures.check_picture(path)
+    with pytest.raises(SoundspotError, match="is a folder"):
+        figures.check_file(tmp_path)
+
+
+def test_an_input_is_not_written_over_even_through_a_link(tmp_path: Path):
+    source, link = tmp_path / "clip.png", tmp_path / "link.png"
+    source.write_text("precious")
+    link.symlink_to(source)
+    with pytest.raises(SoundspotError, match="is the same file as"):
+        figures.check_picture(link, [tmp_path / "other.png", source])
+    figures.check_picture(link, [tmp_path / "other.png"])

@@ -1,0 +1,377 @@
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import soundspot
+from soundspot.common.config import to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weights
+from soundspot.features.cache import FeatureSpec
+from soundspot.inference import localizer
+from soundspot.inference.demo import siren
+from soundspot.inference.localization import as_frame, as_waveform
+from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
+from soundspot.inference.regions import largest_region
+from soundspot.media import clips as media
+from soundspot.model import checkpoint
+from soundspot.model.checkpoint import Card
+from soundspot.model.methods.method import Method
+from soundspot.model.methods.sspl import SSPLConfig
+
+TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
+RANDOM = FeatureSpec(pretrained=False)
+
+
+def mask(*rows: str) -> np.ndarray:
+    return np.array([[c == "#" for c in row] for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("rows", "box"),
+    [
+        (["...", "..."], None),
+        (["#"], (0, 0, 1, 1)),
+        (["##", "##"], (0, 0, 2, 2)),
+        (["#..", ".##", "..."], (1, 1, 3, 2)),  # a corner does not connect
+        (["#.#", "#.#", "###"], (0, 0, 3, 3)),  # two arms meet at the bottom
+        (["###.#", "..#.#", "###.#"], (0, 0, 3, 3)),
+        (["#..", "...", "..#"], (0, 0, 1, 1)),  # equal sizes: the first
+        (["..#.", "###.", ".#..", "...#"], (0, 0, 3, 3)),
+        (["#.#.#", "#####", ".#.#."], (0, 0, 5, 3)),
+    ],
+)
+def test_largest_region(rows, box):
+    assert largest_region(mask(*rows)) == box
+
+
+def test_largest_region_agrees_with_a_flood_fill():
+    rng = np.random.default_rng(0)
+    for density in (0.3, 0.5, 0.6, 0.8):
+        for _ in range(25):
+            m = rng.random((11, 13)) < density
+            assert largest_region(m) == flooded(m)
+
+
+def flooded(m: np.ndarray) -> tuple[int, int, int, int]:
+    seen, regions = set(), []
+    for start in zip(*np.nonzero(m), strict=True):
+        stack, region = [start], []
+        while stack:
+            y, x = stack.pop()
+            inside = 0 <= y < m.shape[0] and 0 <= x < m.shape[1]
+            if inside and m[y, x] and (y, x) not in seen:
+                seen.add((y, x))
+                region.append((y, x))
+                stack += [(y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)]
+        regions.append(region)
+    ys, xs = zip(*max(regions, key=len), strict=True)
+    return min(xs), min(ys), max(xs) + 1, max(ys) + 1
+
+
+class Known(Method):
+    """A method that has found the sound already."""
+
+    def __init__(self, s: list[list[float]]) -> None:
+        super().__init__()
+        self.s = torch.tensor([s])
+
+    def maps(self, f_v, f_a, cycles=None):
+        return self.s.expand(len(f_v), -1, -1)
+
+
+class Constant(nn.Module):
+    """An encoder that says the same of everything."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return torch.ones(len(x), *self.shape)
+
+
+def knowing(
+    s: list[list[float]], trained: bool = True, calibration: dict[str, float] | None = None
+) -> Localizer:
+    config = to_dict(SSPLConfig())
+    card = Card("sspl", config, RANDOM, trained=trained, calibration=calibration or {})
+    visual, audio = Constant(512, 14, 14), Constant(3, 128)
+    return Localizer("known", Known(s), visual, audio, card, (), torch.device("cpu"))
+
+
+def test_the_map_is_the_grid_resized_bilinearly():
+    found = knowing([[1.0, 0.0], [0.0, 0.0]]).localize(np.zeros((4, 4, 3), np.uint8), TONE)
+    row = np.array([1, 0.75, 0.25, 0])  # pixel centres at -1/4, 1/4, 3/4, 5/4 of the cells' spacing
+    np.testing.assert_allclose(found.map, np.outer(row, row), atol=1e-6)
+    assert found.map.dtype == np.float32
+    # 0.75 * 0.75 >= 0.5 > 0.75 * 0.25
+    assert found.box == (0, 0, 2, 2)
+    assert found.score == 1.0
+
+
+def test_the_map_keeps_its_cosines_and_the_heat_is_stretched():
+    found = knowing([[-0.3, 0.1], [-0.3, -0.3]]).localize(np.zeros((7, 11, 3), np.uint8), TONE)
+    assert found.map.shape == (7, 11)
+    assert found.map.max() == pytest.approx(0.1) and found.map.min() == pytest.approx(-0.3)
+    assert found.heat.max() == pytest.approx(1) and found.heat.min() == 0
+    assert found.score == pytest.approx(0.1)
+    x1, y1, x2, y2 = found.box
+    assert (x2, y1) == (11, 0) and x1 >= 5 and y2 <= 4
+
+
+def test_a_flat_map_is_nowhere():
+    found = knowing([[0.2, 0.2], [0.2, 0.2]]).localize(np.zeros((5, 5, 3), np.uint8), TONE)
+    assert found.box is None
+    assert (found.heat == 0).all()
+    assert "flat" in found.describe()
+    assert found.summary()["box"] is None
+    found.picture()
+
+
+def test_the_summary_is_json_and_says_whether_the_model_was_trained(tmp_path: Path):
+    found = knowing([[1.0, 0.0], [0.0, 0.0]], trained=False).localize(
+        np.zeros((4, 6, 3), np.uint8), TONE
+    )
+    found.save_json(tmp_path / "found.json")
+    read = json.loads((tmp_path / "found.json").read_text())
+    assert read["trained"] is False and read["model"] == "known"
+    assert (read["width"], read["height"]) == (6, 4)
+    assert read["similarity"] == [[1.0, 0.0], [0.0, 0.0]]
+    assert "MEANS NOTHING" in found.describe()
+
+
+def test_a_calibrated_model_says_whether_the_source_is_visible():
+    frame = np.zeros((4, 6, 3), np.uint8)
+    s = [[0.25, 0.0], [0.0, 0.0]]
+    sure = knowing(s, calibration={"threshold": 0.25}).localize(frame, TONE)
+    assert sure.visible is True
+    assert sure.verdict == ("the source is probably visible (peak cosine 0.250, threshold 0.250)")
+    unsure = knowing(s, calibration={"threshold": 0.26}).localize(frame, TONE)
+    assert unsure.visible is False and "maybe not in the picture" in unsure.describe()
+    assert (unsure.summary()["visible"], unsure.summary()["threshold"]) == (False, 0.26)
+    unknown = knowing(s).localize(frame, TONE)
+    assert unknown.visible is None and unknown.verdict == "peak cosine 0.250"
+    assert unknown.summary()["visible"] is None
+    assert "visible" not in unknown.describe()
+
+
+def test_a_card_may_hold_a_calibration_or_not(shipped: Path):
+    card = shipped / f"{DEFAULT_MODEL}.json"
+    values = json.loads(card.read_text())
+    assert values.pop("calibration") == {}
+    card.write_text(json.dumps(values))  # as cards were before
+    assert soundspot.load().threshold is None
+    card.write_text(json.dumps({**values, "calibration": {"threshold": 0.31}}))
+    assert soundspot.load().threshold == 0.31
+
+
+def test_pictures_on_one_scale_can_be_compared():
+    frame = np.full((60, 90, 3), 100, np.uint8)
+    strong = knowing([[0.8, 0.0], [0.0, 0.0]]).localize(frame, TONE)
+    weak = knowing([[0.2, 0.0], [0.0, 0.0]]).localize(frame, TONE)
+    own, same = np.asarray(weak.picture()), np.asarray(weak.picture(scale=(0.0, 0.8)))
+    green = (80, 250, 160)
+    assert (own == green).all(axis=2).any()  # stretched to its own peak it has a box
+    assert not (same == green).all(axis=2).any()  # nowhere half as hot as the other's peak
+    assert (np.asarray(strong.picture(scale=(0.0, 0.8))) == green).all(axis=2).any()
+
+
+def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
+    monkeypatch.setattr(localizer, "CHUNK", 2)  # three pairs: a full chunk and a rest
+    model = soundspot.load()
+    rng = np.random.default_rng(0)
+    frames = [rng.integers(0, 256, size, dtype=np.uint8) for size in ((53, 71, 3), (31, 37, 3))]
+    frames.append(Image.fromarray(frames[0][:41]))
+    sounds = [TONE, torch.from_numpy(TONE[:7_001]), rng.normal(0, 0.1, 50_021)]
+    batch = model.localize_batch(frames, sounds)
+    assert [found.map.shape for found in batch] == [(53, 71), (31, 37), (41, 71)]
+    for frame, sound, found in zip(frames, sounds, batch, strict=True):
+        alone = model.localize(frame, sound)
+        np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-5)
+        np.testing.assert_array_equal(found.waveform, alone.waveform)
+    assert model.localize_batch([], []) == []
+    with pytest.raises(SoundspotError, match="a waveform for each frame, not 1 for 2"):
+        model.localize_batch(frames[:2], sounds[:1])
+
+
+def test_several_sounds_are_told_apart_by_time(tmp_path: Path):
+    pixels = [np.full((46, 62, 3), 4 * k, np.uint8) for k in range(60)]
+    pause = np.zeros(16_000, np.float32)
+    sound = np.concatenate([0.2 * TONE[:24_000], pause, 0.5 * TONE, pause[:8_000]])
+    media.write_video(tmp_path / "v.mp4", pixels, sound, 10.0)
+    model = knowing([[1.0, 0.0], [0.0, 0.0]])
+    loud, quiet = model.localize_sources(tmp_path / "v.mp4", count=3)
+    assert loud.span == pytest.approx((2.5, 5.5)) and quiet.span == pytest.approx((0.0, 1.5))
+    assert 2.5 < loud.at < 5.5 and quiet.at < 1.5
+    for found in (loud, quiet):  # the frame of the moment, and the sound of the event alone
+        assert found.frame.mean() == pytest.approx(40 * found.at, abs=8)
+        assert found.summary()["span"] == list(found.span)
+    assert np.ptp(quiet.waveform) < 0.6 < 0.9 < np.ptp(loud.waveform)
+    assert len(model.localize_sources(tmp_path / "v.mp4", count=1)) == 1
+
+    Image.fromarray(pixels[20]).save(tmp_path / "p.png")
+    media.write_flac(tmp_path / "s.flac", sound)
+    found = model.localize_sources(tmp_path / "p.png", audio=tmp_path / "s.flac")
+    assert [one.span for one in found] == [(2.5, 5.5), (0.0, 1.5)]
+    assert [one.at for one in found] == [None, None]
+
+
+def test_every_form_of_a_frame_gives_the_same_pixels():
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    for form in (pixels, Image.fromarray(pixels), torch.from_numpy(pixels).permute(2, 0, 1)):
+        np.testing.assert_array_equal(as_frame(form), pixels)
+    assert as_frame(Image.new("L", (3, 2), 9)).tolist() == [[[9, 9, 9]] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (np.zeros((5, 7, 3), np.float32), "uint8 values 0..255, not float32"),
+        (np.zeros((5, 7), np.uint8), r"H x W x 3, not \(5, 7\)"),
+        (np.zeros((3, 5, 7), np.uint8), r"H x W x 3, not \(3, 5, 7\)"),
+        (np.zeros((0, 7, 3), np.uint8), r"H x W x 3, not \(0, 7, 3\)"),
+        (torch.zeros(5, 7, 3, dtype=torch.uint8), r"3 x H x W, not \(5, 7, 3\)"),
+        (torch.zeros(3, 5, 7), "uint8 values 0..255, not float32"),
+    ],
+)
+def test_frames_that_are_refused(frame, reason):
+    with pytest.raises(SoundspotError, match=reason):
+        as_frame(frame)
+
+
+def test_the_middle_of_a_long_waveform_is_heard_and_a_short_one_is_repeated():
+    long = np.linspace(-1, 1, 48_000 + 2 * 1_013).astype(np.float32)
+    np.testing.assert_array_equal(as_waveform(long), long[1_013:-1_013])
+    short = torch.sin(torch.arange(1_009.0, dtype=torch.float64))
+    np.testing.assert_array_equal(as_waveform(short)[:1_009], as_waveform(short)[1_009:2_018])
+    assert as_waveform(short).shape == (48_000,)
+
+
+@pytest.mark.parametrize(
+    ("waveform", "reason"),
+    [
+        (np.zeros(48_000, np.int16), "floats in -1..1, not int16"),
+        (np.zeros((1, 48_000), np.float32), r"one axis, not \(1, 48000\)"),
+        (np.zeros(0, np.float32), r"one axis, not \(0,\)"),
+        (np.full(48_000, 0.25, np.float32), "silent"),
+        (np.full(48_000, np.nan, np.float32), "NaN"),
+    ],
+)
+def test_waveforms_that_are_refused(waveform, reason):
+    with pytest.raises(SoundspotError, match=reason):
+        as_waveform(waveform)
+
+
+def test_a_file_and_its_arrays_give_the_same(tmp_path: Path):
+    pixels = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
+    picture, sound, video = tmp_path / "p.png", tmp_path / "s.flac", tmp_path / "v.mp4"
+    Image.fromarray(pixels).save(picture)
+    media.write_flac(sound, 0.5 * TONE)
+    model = knowing([[1.0, 0.0], [0.0, 0.0]])
+    found = model.localize_file(str(picture), audio=str(sound))
+    np.testing.assert_array_equal(found.frame, pixels)
+    assert found.at is None
+    media.write_video(video, [pixels] * 40, 0.5 * TONE, 10.0)
+    assert model.localize_file(video).at == pytest.approx(2, abs=0.1)
+    assert model.localize_file(video, at=0.5).at == pytest.approx(0.5)
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch) -> Path:
+    """A folder of models with one small PCM model on random encoders."""
+    config = SSPLConfig(c_a=1024, pcm=True, cycles=3, hidden=29, projection=31)
+    torch.manual_seed(1)
+    model = checkpoint.build_method("sspl", to_dict(config))
+    card = Card("sspl", to_dict(config), RANDOM)
+    checkpoint.save(tmp_path / "models" / f"{DEFAULT_MODEL}.safetensors", model, card)
+    monkeypatch.setattr(localizer, "MODELS", tmp_path / "models")
+    return tmp_path / "models"
+
+
+def test_the_model_that_ships_is_the_default(shipped: Path):
+    model = soundspot.load()
+    assert model.name == DEFAULT_MODEL and model.card.trained
+    assert soundspot.model_names()[0] == DEFAULT_MODEL
+    frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
+    found = model.localize(frame, TONE)
+    assert found.map.shape == (53, 71) and found.similarity.shape == (14, 14)
+    assert found.score == pytest.approx(found.similarity.max())
+    assert found.labels == []  # a random audio encoder has nothing to say
+
+    steps = model.maps_by_cycle(frame, TONE)
+    assert steps.shape == (3, 14, 14)
+    np.testing.assert_allclose(steps[2], found.similarity, atol=1e-6)
+    fewer = model.localize(frame, TONE, cycles=2)
+    np.testing.assert_allclose(fewer.similarity, steps[1], atol=1e-6)
+    with pytest.raises(SoundspotError, match="cycles=0"):
+        model.localize(frame, TONE, cycles=0)
+
+
+def test_a_model_may_be_named_by_its_path(shipped: Path):
+    by_path = soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors")
+    assert by_path.card == soundspot.load(DEFAULT_MODEL).card
+
+
+@pytest.mark.weights
+def test_the_shipped_model_hears_the_dog_and_not_noise():
+    """The bark scores higher than noise on the dog, and the two sounds give different maps."""
+    photo, bark = weights.media("demo-dog-photo"), weights.media("demo-dog-bark")
+    model = soundspot.load()
+    assert model.card.trained
+    barking = model.localize_file(photo, audio=bark)
+    assert {"Dog", "Animal"} & {name for name, _ in barking.labels}
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 48_000).astype(np.float32)
+    hissing = model.localize(barking.frame, noise)
+    assert barking.score > hissing.score + 0.05
+    assert np.corrcoef(barking.similarity.ravel(), hissing.similarity.ravel())[0, 1] < 0.9
+
+
+def test_models_and_devices_that_are_not_there(tmp_path: Path):
+    with pytest.raises(SoundspotError, match="no model 'untraned-sspl': did you mean 'untrained"):
+        soundspot.load("untraned-sspl")
+    with pytest.raises(SoundspotError, match="holds no training run"):
+        soundspot.load(tmp_path)
+    with pytest.raises(SoundspotError, match="no device 'gpu' here"):
+        soundspot.load("untrained-sspl", device="gpu")
+
+
+def test_cycles_mean_nothing_without_a_pcm():
+    model = knowing([[1.0, 0.0], [0.0, 0.0]])
+    frame = np.zeros((4, 4, 3), np.uint8)
+    with pytest.raises(SoundspotError, match="has no PCM"):
+        model.localize(frame, TONE, cycles=2)
+    with pytest.raises(SoundspotError, match="has no PCM"):
+        model.maps_by_cycle(frame, TONE)
+
+
+@pytest.mark.weights
+def test_the_bark_and_a_siren_are_two_sounds(tmp_path: Path):
+    """YAMNet's names tell events apart; two barks are one source."""
+    bark = media.read_waveform(weights.media("demo-dog-bark"))[:32_000]
+    both = np.concatenate([bark, 0.5 * siren()[:32_000], bark])
+    media.write_flac(tmp_path / "s.flac", both)
+    photo = weights.media("demo-dog-photo")
+    found = soundspot.load().localize_sources(photo, audio=tmp_path / "s.flac", count=5)
+    heard = {one.labels[0][0] for one in found[:2]}
+    assert "Siren" in heard and heard & {"Dog", "Animal", "Domestic animals, pets"}
+    assert len(found) < 5
+
+
+@pytest.mark.weights
+def test_an_untrained_model_says_so_and_is_the_same_every_time(caplog):
+    frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
+    with caplog.at_level(logging.WARNING):
+        found = soundspot.load("untrained-sspl").localize(frame, TONE)
+    assert "MAPS MEAN NOTHING" in caplog.text
+    assert not found.trained
+    torch.manual_seed(99)
+    again = soundspot.load("untrained-sspl").localize(frame, TONE)
+    np.testing.assert_array_equal(found.map, again.map)
+    scores = [score for _, score in found.labels]
+    assert len(scores) == 5 and scores == sorted(scores, reverse=True)

@@ -1,0 +1,125 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from soundspot.model.attention import (
+    FUSIONS,
+    SCALINGS,
+    attend,
+    every_similarity,
+    min_max,
+    self_attended,
+    similarity,
+    spatial_softmax,
+)
+
+
+def features(batch=3, c=5, h=7, w=11):
+    torch.manual_seed(0)
+    return torch.randn(batch, c), torch.randn(batch, c, h, w)
+
+
+def test_map_and_representation_equal_the_naive_reference():
+    f_a, f_v = features()
+    s, f_av = reference.attended(f_a.double().numpy(), f_v.double().numpy())
+    ours = attend(f_a, f_v)
+    np.testing.assert_allclose(ours.similarity, s, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.f_av, f_av, rtol=1e-5, atol=1e-5)
+
+
+def test_hand_computed_two_by_two():
+    """Sound along x; locations along x, y, -x and the diagonal of length 2."""
+    f_a = torch.tensor([[3.0, 0.0]])
+    root = 2**0.5
+    f_v = torch.tensor([[[[1.0, 0.0], [-1.0, root]], [[0.0, 1.0], [0.0, root]]]])
+    out = attend(f_a, f_v)
+    torch.testing.assert_close(out.similarity, torch.tensor([[[1, 0], [-1, 0.5 * root]]]))
+    # weights 1, 1/2, 0, (1 + sqrt(1/2)) / 2; f_av sums the un-normalised feature
+    last = (1 + root / 2) / 2
+    torch.testing.assert_close(out.f_av, torch.tensor([[1 + last * root, 0.5 + last * root]]))
+
+
+def test_the_map_does_not_see_lengths():
+    f_a, f_v = features()
+    torch.testing.assert_close(similarity(5 * f_a, 7 * f_v), similarity(f_a, f_v))
+
+
+def test_min_max_of_a_flat_map_is_zero_and_finite():
+    flat = torch.full((1, 2, 3), 0.7)
+    assert (min_max(flat) == 0).all()
+
+
+def test_min_max_is_per_sample():
+    s = torch.tensor([[[0.0, 1.0]], [[10.0, 30.0]]])
+    torch.testing.assert_close(min_max(s), torch.tensor([[[0.0, 1.0]], [[0.0, 1.0]]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("relu", [0.0, 0.0, 1.0]),
+        ("sigmoid", [0.2689414, 0.5, 0.7310586]),
+        ("softmax", [0.0900306, 0.2447285, 0.6652410]),
+        ("relu+softmax", [0.2119416, 0.2119416, 0.5761169]),
+        ("minmax", [0.0, 0.5, 1.0]),
+    ],
+)
+def test_scalings_by_hand(name, expected):
+    s = torch.tensor([[[-1.0, 0.0, 1.0]]])
+    torch.testing.assert_close(SCALINGS[name](s), torch.tensor([[expected]]))
+
+
+def test_a_low_temperature_picks_the_peak():
+    weights = spatial_softmax(torch.tensor([[[0.0, 1.0, 0.9]]]), temperature=0.01)
+    assert weights[0, 0, 1] > 0.999
+
+
+@pytest.mark.parametrize(
+    ("fusion", "expected"),
+    [
+        ("concatenation", [2.0, 3.0, 4.0, 1.0]),
+        ("product", [8.0, 3.0]),
+        ("sum", [6.0, 4.0]),
+    ],
+)
+def test_fusions_by_hand(fusion, expected):
+    f_a = torch.tensor([[2.0, 3.0]])
+    f_v = torch.tensor([[[[3.0, 5.0]], [[0.0, 2.0]]]])  # means 4 and 1
+    out = attend(f_a, f_v, fusion=fusion)
+    torch.testing.assert_close(out.f_av, torch.tensor([expected]))
+    torch.testing.assert_close(out.similarity, similarity(f_a, f_v))
+
+
+def test_every_fusion_teaches_the_sound():
+    for fusion in FUSIONS:
+        f_a, f_v = features()
+        f_a.requires_grad_()
+        attend(f_a, f_v, fusion=fusion).f_av.square().sum().backward()
+        assert f_a.grad.abs().sum() > 0
+
+
+def test_every_similarity_pairs_frames_with_sounds_in_that_order():
+    f_a, f_v = torch.randn(2, 5), torch.randn(3, 5, 7, 11)
+    found = every_similarity(f_a, f_v)
+    assert found.shape == (3, 2, 77)
+    expected = reference.similarity(f_a[1:].double().numpy(), f_v[2:].double().numpy())
+    np.testing.assert_allclose(found[2, 1], expected.flatten(), atol=1e-5)
+
+
+def test_self_attention_by_hand():
+    """Two locations along x and one along y; at temperature 1 alike ones weigh e, the other 1."""
+    f_v = torch.tensor([[[[3.0, 1.0, 0.0]], [[0.0, 0.0, 2.0]]]])
+    found = self_attended(f_v, 1.0)
+    e = math.e
+    near, far = 2 * e / (2 * e + 1), 2 / (2 + e)
+    expected = torch.tensor([[[[near, near, far]], [[1 - near, 1 - near, 1 - far]]]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_cold_self_attention_keeps_every_location_to_itself():
+    _, f_v = features()
+    found = self_attended(f_v, 1e-4)
+    torch.testing.assert_close(found, torch.nn.functional.normalize(f_v, dim=1))

@@ -1,0 +1,172 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from soundspot.common.errors import SoundspotError
+from soundspot.model.checkpoint import Card, load, save
+from soundspot.model.methods import METHODS
+from soundspot.model.methods.attention import (
+    Attention,
+    AttentionConfig,
+    negative_pairs,
+    triplet_loss,
+)
+from soundspot.model.methods.method import Batch
+from soundspot.training.optimiser import parameter_groups
+from soundspot.training.recipe import FeatureSpec, TrainConfig
+
+SMALL = AttentionConfig(c_v=5, c_a=3)
+EVERY = ~torch.eye(3, dtype=torch.bool)
+
+
+def batch(b=3, grid=2, cls=None):
+    torch.manual_seed(0)
+    labels = torch.full((b,), -1) if cls is None else torch.tensor(cls)
+    return Batch(
+        torch.randn(b, 5, grid, grid), torch.randn(b, 5, grid, grid), torch.rand(b, 2, 3), labels
+    )
+
+
+def naive_loss(model, f_v, f_a, negatives):
+    """METHOD's sentence as loops: cosine, ReLU, softmax, sum, FC-ReLU-FC, softmaxed distances."""
+    heard = model.g(f_a).detach().double().numpy()
+    sound = heard if model.config.sound == "transformed" else f_a.double().numpy().mean(axis=1)
+    seen = model.conv(f_v).detach().double().numpy()
+    cosine = reference.similarity(heard, seen)
+    zs = []
+    for i in range(len(seen)):
+        weights = np.exp(np.maximum(cosine[i], 0))
+        weights /= weights.sum()
+        f_av = sum(
+            weights[y, x] * seen[i, :, y, x]
+            for y in range(seen.shape[2])
+            for x in range(seen.shape[3])
+        )
+        zs.append(model.visual_fc(torch.tensor(f_av).float()).detach().double().numpy())
+    rows = []
+    for i, z in enumerate(zs):
+        terms = []
+        for j in negatives[i]:
+            near = math.exp(np.linalg.norm(z - sound[i]))
+            far = math.exp(np.linalg.norm(z - sound[j]))
+            terms.append((near / (near + far)) ** 2 + (1 - far / (near + far)) ** 2)
+        if terms:
+            rows.append(np.mean(terms))
+    return np.mean(rows)
+
+
+@pytest.mark.parametrize("visual_conv", [False, True])
+@pytest.mark.parametrize("sound", ["transformed", "embedding"])
+def test_loss_equals_the_loops_over_both_views(sound, visual_conv):
+    model = Attention(dataclasses.replace(SMALL, sound=sound, visual_conv=visual_conv))
+    data = batch()
+    others = [[1, 2], [0, 2], [0, 1]]
+    one, two = (naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2))
+    assert abs(one - two) > 1e-4
+    assert model(data).loss.item() == pytest.approx((one + two) / 2, abs=1e-5)
+
+
+def test_strategy_b_leaves_out_the_own_class():
+    model = Attention(dataclasses.replace(SMALL, negatives="other_class"))
+    data = batch(b=4, cls=[7, 7, 2, 7])
+    others = [[2], [2], [0, 1, 3], [2]]
+    expected = [naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2)]
+    assert model(data).loss.item() == pytest.approx(np.mean(expected), abs=1e-5)
+    with_false_negatives = Attention(SMALL)
+    with_false_negatives.load_state_dict(model.state_dict())
+    assert abs(with_false_negatives(data).loss.item() - np.mean(expected)) > 1e-4
+
+
+def test_triplet_loss_by_hand():
+    """Own distances 0 and 5, the other's 5 and 0: d+ = sigmoid(-5) and sigmoid(5)."""
+    z = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+    h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    near, far = 1 / (1 + math.exp(5)), 1 / (1 + math.exp(-5))
+    found = triplet_loss(z, h, torch.tensor([[False, True], [True, False]]))
+    assert found.item() == pytest.approx((2 * near**2 + 2 * far**2) / 2, rel=1e-5)
+
+
+def test_a_frame_without_negatives_contributes_nothing():
+    z = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+    h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
+    found = triplet_loss(z, h, torch.tensor([[False, True], [False, False]]))
+    assert found.item() == pytest.approx(2 / (1 + math.exp(5)) ** 2, rel=1e-4)
+
+
+def test_equal_distances_cost_a_half_and_have_finite_gradients():
+    z = torch.zeros(3, 2, requires_grad=True)
+    loss = triplet_loss(z, torch.zeros(3, 2), EVERY)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.5)
+    assert torch.isfinite(z.grad).all()
+
+
+def test_negatives_are_every_other_pair_or_those_of_another_class():
+    torch.testing.assert_close(negative_pairs(torch.tensor([-1, -1, -1]), "all"), EVERY)
+    found = negative_pairs(torch.tensor([4, 0, 4]), "other_class")
+    expected = torch.tensor([[False, True, False], [True, False, True], [False, True, False]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_strategy_b_wants_the_class_of_every_pair():
+    model = Attention(dataclasses.replace(SMALL, negatives="other_class"))
+    with pytest.raises(SoundspotError, match=r"class of every pair, which 1 of the 3 pairs"):
+        model(batch(cls=[0, -1, 1]))
+
+
+@pytest.mark.parametrize(("negatives", "cls"), [("all", [-1]), ("other_class", [6, 6, 6])])
+def test_a_batch_without_negatives_says_so(negatives, cls):
+    model = Attention(dataclasses.replace(SMALL, negatives=negatives))
+    with pytest.raises(SoundspotError, match=f"no pair of a batch of {len(cls)} has a negative"):
+        model(batch(b=len(cls), cls=cls))
+
+
+@pytest.mark.parametrize("visual_conv", [False, True])
+@pytest.mark.parametrize("sound", ["transformed", "embedding"])
+def test_gradients_reach_every_parameter(sound, visual_conv):
+    model = Attention(dataclasses.replace(SMALL, sound=sound, visual_conv=visual_conv))
+    model(batch(b=11, grid=7)).loss.backward()
+    silent = [
+        n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("visual_conv", [False, True])
+def test_the_map_of_one_pair_is_the_cosine(visual_conv):
+    model = Attention(dataclasses.replace(SMALL, visual_conv=visual_conv))
+    data = batch(b=1, grid=7)
+    expected = reference.similarity(
+        model.g(data.f_a).detach().double().numpy(),
+        model.conv(data.f_v1).detach().double().numpy(),
+    )
+    np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
+
+
+def test_an_exported_checkpoint_localises_without_what_only_training_needs(tmp_path):
+    model = Attention(dataclasses.replace(SMALL, visual_conv=True)).half().float().eval()
+    path = tmp_path / "slim.safetensors"
+    config = dataclasses.asdict(model.config)
+    save(path, model, Card("attention", config, FeatureSpec(), slim=True))
+    loaded, _ = load(path)
+    data = batch(b=1)
+    torch.testing.assert_close(loaded.maps(data.f_v1, data.f_a), model.maps(data.f_v1, data.f_a))
+    assert not torch.equal(loaded.visual_fc[0].weight, model.visual_fc[0].weight)
+
+
+@pytest.mark.parametrize("name", ["attention", "hardway"])
+def test_without_heads_everything_takes_the_one_learning_rate(name):
+    spec = METHODS[name]
+    model = spec.module(spec.config(c_v=5, c_a=3))
+    (group,) = parameter_groups(model, TrainConfig(lr=1e-4, lr_heads=3e-2))
+    assert group["lr"] == 1e-4
+    assert len(group["params"]) == len(list(model.parameters()))
+
+
+def test_sizes_below_one_are_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        AttentionConfig(c_a=0)

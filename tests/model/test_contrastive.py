@@ -1,0 +1,137 @@
+"""The contrastive reference against loops written from its definition."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from soundspot.model.attention import self_attended, similarity
+from soundspot.model.methods.contrastive import (
+    Contrastive,
+    ContrastiveConfig,
+    alike_targets,
+    info_nce,
+    soft_maximum,
+)
+from soundspot.model.methods.method import Batch
+
+SMALL = ContrastiveConfig(c_v=7, c_a=5)
+
+
+def a_batch(size: int = 3) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    views = [torch.randn(size, 7, 2, 3, generator=rng) for _ in range(2)]
+    sound = torch.randn(size, 3, 5, generator=rng)
+    return Batch(views[0], views[1], sound, torch.full((size,), -1))
+
+
+def loss_by_loops(method: Contrastive, batch: Batch) -> float:
+    heard = method.g(batch.f_a).detach().numpy()
+    total = 0.0
+    for f_v in (batch.f_v1, batch.f_v2):
+        seen = method.conv(f_v).detach().numpy()
+        size = len(heard)
+        logits = np.empty((size, size))
+        for i in range(size):
+            for j in range(size):
+                cosines = [
+                    seen[i, :, y, x]
+                    @ heard[j]
+                    / (np.linalg.norm(seen[i, :, y, x]) * np.linalg.norm(heard[j]))
+                    for y in range(2)
+                    for x in range(3)
+                ]
+                logits[i, j] = max(cosines) / 0.07
+        for i in range(size):
+            total += (math.log(np.exp(logits[i]).sum()) - logits[i, i]) / (4 * size)
+            total += (math.log(np.exp(logits[:, i]).sum()) - logits[i, i]) / (4 * size)
+    return total
+
+
+def test_the_loss_is_the_mean_of_both_views_and_directions() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(SMALL), a_batch()
+    assert method(batch).loss.item() == pytest.approx(loss_by_loops(method, batch), rel=1e-5)
+
+
+def test_gradients_reach_both_sides() -> None:
+    torch.manual_seed(0)
+    method = Contrastive(SMALL)
+    method(a_batch()).loss.backward()
+    for parameter in method.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0
+
+
+def test_maps_are_cosines_and_work_for_one_pair() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(SMALL), a_batch(1)
+    maps = method.maps(batch.f_v1, batch.f_a)
+    seen, heard = method.conv(batch.f_v1)[0, :, 1, 2], method.g(batch.f_a)[0]
+    assert maps.shape == (1, 2, 3)
+    assert maps[0, 1, 2].item() == pytest.approx(
+        torch.cosine_similarity(seen, heard, dim=0).item(), rel=1e-5
+    )
+
+
+def test_without_the_convolution_only_the_sound_is_transformed() -> None:
+    method = Contrastive(ContrastiveConfig(c_v=7, c_a=5, visual_conv=False))
+    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"g"}
+
+
+@pytest.mark.parametrize(
+    ("temperature", "expected"),
+    [(0.0, 0.8), (0.5, 0.5 * math.log((math.e**1.6 + math.e**0.4) / 2))],
+)
+def test_the_soft_maximum(temperature: float, expected: float) -> None:
+    maps = torch.tensor([[[0.8, 0.2]]])
+    assert soft_maximum(maps, temperature).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_soft_maximum_lies_between_mean_and_maximum() -> None:
+    maps = torch.rand(2, 2, 15, generator=torch.Generator().manual_seed(2))
+    soft = soft_maximum(maps, 0.1)
+    assert (soft < maps.amax(dim=2)).all()
+    assert (soft > maps.mean(dim=2)).all()
+
+
+def test_sounds_that_are_alike_share_the_target() -> None:
+    f_a = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])
+    targets = alike_targets(f_a, 0.1)
+    assert targets.sum(dim=1).tolist() == pytest.approx([1.0, 1.0, 1.0])
+    assert targets[0].tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-6)
+    assert alike_targets(f_a, 0.0).tolist() == torch.eye(3).tolist()
+
+
+def test_soft_targets_enter_the_loss_by_rows() -> None:
+    logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    targets = torch.tensor([[0.75, 0.25], [0.0, 1.0]])
+    by_hand = [
+        0.75 * math.log(1 + math.e**-2) + 0.25 * math.log(math.e**2 + 1),
+        math.log(1 + math.e**-1),
+    ]
+    # The transposed logits happen to be the same, so both directions cost the same.
+    assert info_nce(logits, targets).item() == pytest.approx(sum(by_hand) / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"pooling": -0.1}, {"alike": -1.0}])
+def test_impossible_temperatures_are_refused(wrong: dict[str, float]) -> None:
+    make: Callable[..., ContrastiveConfig] = ContrastiveConfig
+    with pytest.raises(ValueError, match="temperature"):
+        make(**wrong)
+
+
+def test_self_attention_is_for_maps_alone() -> None:
+    torch.manual_seed(0)
+    plain = Contrastive(SMALL)
+    shared = Contrastive(replace(SMALL, self_attention=0.5))
+    shared.load_state_dict(plain.state_dict())
+    batch = a_batch()
+    seen = self_attended(plain.conv(batch.f_v1), 0.5)
+    maps = shared.maps(batch.f_v1, batch.f_a)
+    torch.testing.assert_close(maps, similarity(plain.g(batch.f_a), seen))
+    assert not torch.allclose(maps, plain.maps(batch.f_v1, batch.f_a), atol=1e-3)
+    assert shared(batch).loss.item() == plain(batch).loss.item()

@@ -1,0 +1,190 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from soundspot.common.errors import SoundspotError
+from soundspot.model.methods.hardway import (
+    HardWay,
+    HardWayConfig,
+    hardway_loss,
+    masked_mean,
+)
+from soundspot.model.methods.method import Batch
+
+SMALL = HardWayConfig(c_v=5, c_a=3)
+SWITCHES = [
+    dataclasses.replace(SMALL, trimap=trimap, background=background)
+    for trimap in (False, True)
+    for background in (False, True)
+]
+OTHERS = [[1, 2], [0, 2], [0, 1]]
+
+
+def batch(b=3, grid=2, cls=None):
+    torch.manual_seed(0)
+    labels = torch.full((b,), -1) if cls is None else torch.tensor(cls)
+    return Batch(
+        torch.randn(b, 5, grid, grid), torch.randn(b, 5, grid, grid), torch.rand(b, 2, 3), labels
+    )
+
+
+def naive_loss(a0, config, negatives):
+    """METHOD's sentence as loops over frames, sounds and locations, in double precision."""
+
+    def mean_under(mask, values):
+        return sum(m * v for m, v in zip(mask, values, strict=True)) / sum(mask)
+
+    def sigmoid(x):
+        return 1 / (1 + math.exp(-x))
+
+    def positive(values):
+        return [sigmoid((v - config.positive_threshold) / config.sharpness) for v in values]
+
+    rows = []
+    low = config.background_threshold if config.trimap else config.positive_threshold
+    for i in range(len(a0)):
+        logits = [mean_under(positive(a0[i][j]), a0[i][j]) for j in (i, *negatives[i])]
+        if config.background:
+            mask = [1 - sigmoid((v - low) / config.sharpness) for v in a0[i][i]]
+            logits.append(mean_under(mask, a0[i][i]))
+        shares = [math.exp(logit / config.temperature) for logit in logits]
+        rows.append(-math.log(shares[0] / sum(shares)))
+    return np.mean(rows)
+
+
+def all_similarities(model, f_v, f_a):
+    heard = model.g(f_a).detach().double().numpy()
+    seen = model.conv(f_v).detach().double().numpy()
+    b = len(seen)
+    return [
+        [reference.similarity(heard[j : j + 1], seen[i : i + 1]).flatten() for j in range(b)]
+        for i in range(b)
+    ]
+
+
+@pytest.mark.parametrize("config", SWITCHES)
+def test_loss_equals_the_loops_over_both_views(config):
+    model = HardWay(dataclasses.replace(config, visual_conv=True))
+    data = batch()
+    one, two = (
+        naive_loss(all_similarities(model, f_v, data.f_a), config, OTHERS)
+        for f_v in (data.f_v1, data.f_v2)
+    )
+    assert abs(one - two) > 1e-3
+    assert model(data).loss.item() == pytest.approx((one + two) / 2, rel=1e-4)
+
+
+def test_trimap_and_background_change_the_loss():
+    """Similarities on both sides of both thresholds; without background the tri-map is idle."""
+    a0 = torch.tensor([[[0.9, 0.5, 0.45, 0.1]] * 2, [[0.7, 0.6, 0.35, 0.2]] * 2])
+    negatives = ~torch.eye(2, dtype=torch.bool)
+    off, background, trimap, both = (
+        hardway_loss(a0, negatives, dataclasses.replace(c, temperature=0.5)).item()
+        for c in SWITCHES
+    )
+    assert off == trimap == pytest.approx(math.log(2))
+    assert off + 0.01 < both < background - 0.01
+
+
+def test_loss_by_hand():
+    """Masks as good as hard: each frame has one location of 0.9, one ignored, one background.
+
+    Logits / 0.1 are 9 for the own sound, 8 for the other's, 1 for the background.
+    """
+    own, other = [0.9, 0.5, 0.1], [0.8, 0.0, 0.0]
+    a0 = torch.tensor([[own, other], [other, own]])
+    config = dataclasses.replace(SMALL, sharpness=0.005, temperature=0.1)
+    found = hardway_loss(a0, ~torch.eye(2, dtype=torch.bool), config)
+    assert found.item() == pytest.approx(math.log(1 + math.exp(-1) + math.exp(-8)), abs=1e-5)
+
+
+def test_negatives_of_the_own_class_can_be_left_out():
+    config = dataclasses.replace(SMALL, negatives="other_class")
+    model = HardWay(config)
+    data = batch(cls=[5, 2, 5])
+    expected = np.mean(
+        [
+            naive_loss(all_similarities(model, f_v, data.f_a), config, [[1], [0, 2], [1]])
+            for f_v in (data.f_v1, data.f_v2)
+        ]
+    )
+    assert model(data).loss.item() == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(SoundspotError, match="class of every pair"):
+        model(data._replace(cls=torch.tensor([0, -1, 1])))
+
+
+def test_a_frame_without_negatives_still_has_its_background():
+    a0 = torch.tensor([[[0.6, 0.3], [0.5, 0.0]]] * 2)
+    none = torch.zeros(2, 2, dtype=torch.bool)
+    expected = naive_loss(a0.tolist(), SMALL, [[], []])
+    assert hardway_loss(a0, none, SMALL).item() == pytest.approx(expected, rel=1e-4)
+    alone = dataclasses.replace(SMALL, background=False)
+    assert hardway_loss(a0, none, alone).item() == 0
+
+
+def test_a_negative_cosine_with_the_own_sound_is_no_reward():
+    """An own sound that fits nowhere costs more than one that fits a little."""
+    other = [0.3, 0.1]
+    losses = [
+        hardway_loss(
+            torch.tensor([[own, other], [other, own]]), ~torch.eye(2, dtype=torch.bool), SMALL
+        ).item()
+        for own in ([-0.3, -0.4], [0.2, 0.1])
+    ]
+    assert losses[0] > losses[1]
+
+
+@pytest.mark.parametrize("cosine", [-1.0, 1.0])
+def test_masks_that_round_to_nothing_leave_finite_losses_and_gradients(cosine):
+    a0 = torch.full((2, 2, 3), cosine, requires_grad=True)
+    config = dataclasses.replace(SMALL, sharpness=0.001)
+    loss = hardway_loss(a0, ~torch.eye(2, dtype=torch.bool), config)
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(3), abs=1e-4)
+    assert torch.isfinite(a0.grad).all()
+
+
+def test_masked_mean_by_hand():
+    """sigmoid(0) = 1/2 and sigmoid(log 3) = 3/4: weights 2/5 and 3/5."""
+    found = masked_mean(torch.tensor([[5.0, 10.0]]), torch.tensor([[0.0, math.log(3)]]))
+    torch.testing.assert_close(found, torch.tensor([8.0]))
+
+
+@pytest.mark.parametrize("config", SWITCHES)
+def test_gradients_reach_g_and_the_convolution(config):
+    model = HardWay(dataclasses.replace(config, visual_conv=True))
+    model(batch(b=11, grid=7)).loss.backward()
+    silent = [
+        n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("visual_conv", [False, True])
+def test_the_map_of_one_pair_is_the_cosine_and_needs_every_weight(visual_conv):
+    model = HardWay(dataclasses.replace(SMALL, visual_conv=visual_conv))
+    data = batch(b=1, grid=7)
+    found = model.maps(data.f_v1, data.f_a)
+    expected = all_similarities(model, data.f_v1, data.f_a)[0][0].reshape(1, 7, 7)
+    np.testing.assert_allclose(found.detach(), expected, atol=1e-5)
+    found.square().sum().backward()
+    assert model.training_only == ()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"temperature": 0.0}, "must be positive"),
+        ({"sharpness": -0.1}, "must be positive"),
+        ({"background_threshold": 0.7}, "must not be above"),
+        ({"c_v": 0}, "at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        dataclasses.replace(SMALL, **wrong)

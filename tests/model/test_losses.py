@@ -1,0 +1,92 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from soundspot.common.errors import SoundspotError
+from soundspot.model import losses
+
+
+def four(batch=11, dim=5):
+    torch.manual_seed(0)
+    return [torch.randn(batch, dim) for _ in range(4)]
+
+
+def arrays(tensors):
+    return [t.double().numpy() for t in tensors]
+
+
+def test_negative_cosine_by_hand():
+    p = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    z = torch.tensor([[3.0, 0.0], [1.0, 1.0]])
+    assert losses.negative_cosine(p, z).item() == pytest.approx(-(1 + math.sqrt(0.5)) / 2)
+
+
+def test_simsiam_equals_the_reference():
+    p1, p2, z1, z2 = four()
+    expected = reference.sspl_loss(*arrays([p1, p2, z1, z2]))
+    assert losses.simsiam(p1, p2, z1, z2).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_stop_gradient_holds_the_predicted_view():
+    """The gradient of z is exactly that of the detached form; without the stop it is not."""
+    p1, p2, z1, z2 = four()
+    z1.requires_grad_()
+    p1 = z1 * 2 + 1  # Pred(z1): the only way a gradient may reach z1
+    losses.simsiam(p1, p2, z1, z2).backward()
+    stopped = z1.grad.clone()
+    z1.grad = None
+    (losses.negative_cosine(z1 * 2 + 1, z2) / 2).backward()
+    torch.testing.assert_close(stopped, z1.grad)
+    z1.grad = None
+    losses.simsiam(z1 * 2 + 1, p2, z1, z2, stop_gradient=False).backward()
+    assert not torch.allclose(stopped, z1.grad)
+
+
+def test_byol_equals_the_reference_and_spares_the_target():
+    p1, p2, t1, t2 = four()
+    t1.requires_grad_()
+    p1.requires_grad_()
+    loss = losses.byol(p1, p2, t1, t2)
+    values = arrays([p1.detach(), p2, t1.detach(), t2])
+    assert loss.item() == pytest.approx(reference.byol(*values), abs=1e-5)
+    loss.backward()
+    assert t1.grad is None
+    assert p1.grad.abs().sum() > 0
+
+
+def test_barlow_twins_equals_the_reference():
+    u, v, _, _ = four()
+    expected = reference.barlow_twins(*arrays([u, v]), 0.03)
+    assert losses.barlow_twins(u, v, 0.03).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_barlow_twins_is_zero_for_equal_decorrelated_features():
+    u = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    assert losses.barlow_twins(u, 3 * u + 2).item() == pytest.approx(0, abs=1e-8)
+
+
+def test_w_mse_equals_the_reference():
+    z1, z2, _, _ = four(batch=17)
+    expected = reference.w_mse(*arrays([z1, z2]), 0.01)
+    assert losses.w_mse(z1, z2, 0.01).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_whitened_features_have_unit_covariance():
+    z = torch.randn(101, 3) @ torch.tensor([[2.0, 1, 0], [0, 1, 5], [1, 0, 1]]) + 7
+    white = losses.whiten(z, ridge=0.0)
+    np.testing.assert_allclose(np.cov(white.T.numpy()), np.eye(3), atol=1e-4)
+
+
+def test_w_mse_refuses_a_batch_that_cannot_be_whitened():
+    z1, z2, _, _ = four(batch=5, dim=7)
+    with pytest.raises(SoundspotError, match="batch above 7"):
+        losses.w_mse(z1, z2)
+
+
+def test_collapse_monitor_is_one_when_spread_and_zero_when_collapsed():
+    spread = torch.randn(4001, 31)
+    assert losses.collapse_monitor(spread).item() == pytest.approx(1, abs=0.02)
+    assert losses.collapse_monitor(spread[:1].repeat(7, 1)).item() == pytest.approx(0, abs=1e-6)

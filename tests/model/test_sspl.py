@@ -1,0 +1,134 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import reference
+from soundspot.model import losses
+from soundspot.model.attention import self_attended, similarity
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.sspl import SSPL, SSPLConfig, pooled_audio
+
+SMALL = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13, cycles=2)
+
+
+def batch(b=11, grid=7):
+    torch.manual_seed(0)
+    return Batch(
+        torch.randn(b, 5, grid, grid),
+        torch.randn(b, 5, grid, grid),
+        torch.rand(b, 2, 3),
+        torch.full((b,), -1),
+    )
+
+
+def _variants():
+    yield SMALL
+    yield dataclasses.replace(SMALL, pcm=True)
+    yield dataclasses.replace(SMALL, pcm=True, variant="paper")
+    yield dataclasses.replace(SMALL, visual_conv=True, alignment=0.5)
+    yield dataclasses.replace(SMALL, pcm=True, alignment=0.5, visual_conv=True)
+    for objective in ("byol", "barlow", "wmse"):
+        yield dataclasses.replace(SMALL, objective=objective)
+    for fusion in ("concatenation", "product", "sum"):
+        yield dataclasses.replace(SMALL, fusion=fusion)
+
+
+def test_loss_equals_the_paper_from_features_to_eq_7():
+    """Eqs. 3 to 7 through the naive reference, heads taken as given."""
+    model = SSPL(SMALL)
+    data = batch()
+    f_a = model.branch.g(data.f_a).detach().double().numpy()
+    zs = []
+    for f_v in (data.f_v1, data.f_v2):
+        _, f_av = reference.attended(f_a, f_v.double().numpy())
+        zs.append(model.branch.projector(torch.from_numpy(f_av).float()))
+    ps = [model.predictor(z) for z in zs]
+    expected = reference.sspl_loss(*[t.detach().double().numpy() for t in (*ps, *zs)])
+    assert model(data).loss.item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("config", list(_variants()))
+def test_gradients_reach_every_trained_parameter(config):
+    model = SSPL(config)
+    model(batch()).loss.backward()
+    silent = [
+        name
+        for name, p in model.named_parameters()
+        if p.requires_grad and (p.grad is None or not p.grad.abs().sum() > 0)
+    ]
+    assert silent == []
+
+
+def test_heads_are_projector_and_predictor():
+    model = SSPL(SMALL)
+    names = {id(p): n for n, p in model.named_parameters()}
+    heads = {names[id(p)] for p in model.heads}
+    assert heads == {n for n in names.values() if n.startswith(("branch.projector", "predictor"))}
+
+
+@pytest.mark.parametrize("pcm", [False, True])
+def test_the_map_is_the_cosine_with_the_transformed_sound(pcm):
+    model = SSPL(dataclasses.replace(SMALL, pcm=pcm)).eval()
+    data = batch(b=1)
+    f_v = data.f_v1
+    if pcm:
+        f_v = model.branch.pcm(f_v, pooled_audio(data.f_a)).f_v
+    expected = reference.similarity(
+        model.branch.g(data.f_a).detach().double().numpy(), f_v.detach().double().numpy()
+    )
+    np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
+
+
+def test_maps_of_every_cycle_end_in_the_map_and_may_go_beyond_training():
+    model = SSPL(dataclasses.replace(SMALL, pcm=True, visual_conv=True)).eval()
+    data = batch(b=2)
+    steps = model.maps_by_cycle(data.f_v1, data.f_a, cycles=4)
+    assert len(steps) == 4
+    torch.testing.assert_close(steps[1], model.maps(data.f_v1, data.f_a))
+    torch.testing.assert_close(steps[3], model.maps(data.f_v1, data.f_a, cycles=4))
+
+
+def test_pcm_hears_the_mean_patch_on_the_unit_sphere():
+    f_a = torch.tensor([[[3.0, 0.0], [3.0, 8.0]]])
+    torch.testing.assert_close(pooled_audio(f_a), torch.tensor([[0.6, 0.8]]))
+    torch.testing.assert_close(pooled_audio(f_a, unit=False), torch.tensor([[3.0, 4.0]]))
+
+
+def test_each_view_keeps_its_own_batch_statistics():
+    """The loss is that of the views run apart; views of other scales in one batch would differ."""
+    model = SSPL(SMALL)
+    data = batch()
+    data = data._replace(f_v2=data.f_v2 * 100 + 50)
+    z1 = model.branch(data.f_v1, data.f_a).z
+    z2 = model.branch(data.f_v2, data.f_a).z
+    apart = losses.simsiam(model.predictor(z1), model.predictor(z2), z1, z2)
+    torch.testing.assert_close(model(data).loss, apart)
+
+
+def test_byol_target_follows_slowly_and_learns_nothing_itself():
+    model = SSPL(dataclasses.replace(SMALL, objective="byol", momentum=0.9))
+    with torch.no_grad():
+        for p in model.branch.parameters():
+            p.add_(1.0)
+    before = [p.clone() for p in model.target.parameters()]
+    model(batch()).loss.backward()
+    for old, new in zip(before, model.target.parameters(), strict=True):
+        torch.testing.assert_close(new, old + 0.1)
+        assert new.grad is None
+
+
+def test_collapse_is_reported():
+    model = SSPL(SMALL)
+    assert 0.5 < model(batch(b=101)).report["z_std"] < 1.1
+
+
+def test_self_attention_comes_before_the_pcm():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=1, self_attention=0.5, projection=7))
+    model.eval()
+    f_v, f_a = torch.randn(1, 5, 14, 14), torch.randn(1, 3, 3)
+    seen = model.branch.pcm(self_attended(f_v, 0.5), pooled_audio(f_a), 1).f_v
+    expected = similarity(model.branch.g(f_a), seen)
+    torch.testing.assert_close(model.maps(f_v, f_a), expected)
+    torch.testing.assert_close(model.maps_by_cycle(f_v, f_a)[0], expected)

@@ -1,0 +1,112 @@
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.parallel.engines import AHEAD, SERIAL, Engine, run, run_loaded
+
+TWO = Engine("local", 2)
+
+
+def halve(number: int) -> float:
+    return number / 2
+
+
+def halve_or_die(number: int) -> float:
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number / 2
+
+
+def lost(number: int) -> float:
+    return -float(number)
+
+
+def test_results_keep_the_order_of_the_items() -> None:
+    assert list(run(halve, range(7), SERIAL, lost)) == [n / 2 for n in range(7)]
+    assert list(run(halve, range(53), TWO, lost)) == [n / 2 for n in range(53)]
+    assert list(run(halve, [], TWO, lost)) == []
+
+
+def test_a_process_that_dies_takes_only_its_own_item() -> None:
+    assert list(run(halve_or_die, range(41), TWO, lost)) == [
+        -5.0 if n == 5 else n / 2 for n in range(41)
+    ]
+
+
+def test_items_are_read_as_results_are_taken() -> None:
+    read = []
+
+    def items() -> Iterator[int]:
+        for number in range(1000):
+            read.append(number)
+            yield number
+
+    results = run(halve, items(), TWO, lost)
+    assert [next(results) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert len(read) <= 3 + 2 * AHEAD
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_an_error_of_the_function_comes_through() -> None:
+    with pytest.raises(TypeError):
+        list(run(halve, ["x"], TWO, lost))  # type: ignore[list-item]
+
+
+class Counted:
+    """Says how often this process made one."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Counted.made += 1
+        self.number = Counted.made
+
+    def __call__(self, item: int) -> tuple[int, int]:
+        return item, self.number
+
+
+def fail_to_load() -> Counted:
+    raise SoundspotError("no such model")
+
+
+def nothing(item: int) -> tuple[int, int]:
+    return item, 0
+
+
+def test_a_process_loads_once() -> None:
+    Counted.made = 0
+    for engine in (SERIAL, TWO):
+        assert list(run_loaded(Counted, range(19), engine, nothing)) == [(n, 1) for n in range(19)]
+
+
+def test_a_failure_to_load_comes_through() -> None:
+    for engine in (SERIAL, TWO):
+        with pytest.raises(SoundspotError, match="no such model"):
+            list(run_loaded(fail_to_load, range(3), engine, nothing))
+
+
+def test_no_processes_are_refused() -> None:
+    with pytest.raises(SoundspotError, match="from 1 on, got 0"):
+        Engine("local", 0)
+
+
+def test_without_ray_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SoundspotError, match=r"pip install 'soundspot\[cluster\]'"):
+        list(run(halve, range(3), Engine("ray"), lost))
+
+
+def test_an_address_at_which_nobody_listens_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("ray.data", reason="Ray is not installed")
+    with socket.socket() as taken:  # bound, but not listening
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(SoundspotError, match="no Ray cluster at RAY_ADDRESS=127.0.0.1"):
+            list(run(halve, range(3), Engine("ray"), lost))

@@ -1,0 +1,207 @@
+"""The Ray engine on a cluster of this machine: two workers' CPUs and one to spare."""
+
+import importlib.util
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from soundspot.common.config import to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.data import preparation
+from soundspot.data.corpora import Work, folder
+from soundspot.data.pair_set import PairSet
+from soundspot.features import encoding
+from soundspot.features.cache import FeatureSpec
+from soundspot.inference import batch
+from soundspot.inference.batch import Job
+from soundspot.media import clips as media
+from soundspot.model import checkpoint
+from soundspot.model.checkpoint import Card
+from soundspot.model.methods.sspl import SSPLConfig
+from soundspot.parallel import ray_cluster
+from soundspot.parallel.engines import SERIAL, Engine, run, run_loaded
+
+if importlib.util.find_spec("ray") is None:
+    pytest.skip("needs Ray: pip install 'soundspot[cluster]'", allow_module_level=True)
+
+TWO = Engine("ray", 2)
+REAL_LOAD, REAL_MAKER, REAL_PREPARE = batch._load, encoding._load_maker, preparation._prepare_there
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_cluster() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # workers import this file
+        with ray_cluster._connected(ray_cluster._import_ray(), 2, 2):
+            yield
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("media") / "clips"
+    root.mkdir()
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        frame = rng.integers(0, 256, (46, 62, 3), dtype=np.uint8)
+        tone = 0.5 * np.sin(np.arange(48_000) / (7 + seed)).astype(np.float32)
+        media.write_video(root / f"clip{seed}.mp4", [frame] * 20, tone, 10.0)
+    (root / "torn.mp4").write_bytes((root / "clip0.mp4").read_bytes()[:700])
+    return root
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    files = (path for path in root.rglob("*") if path.is_file() and "lock" not in str(path))
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def die_once(marks: Path, name: str) -> None:
+    """End this worker as kill -9 does, the first time that anyone comes here."""
+    try:
+        (marks / name).touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_once_and_do(function: Callable, marks: Path, when: str, item: object) -> object:
+    if when in str(item):
+        die_once(marks, when)
+    return function(item)
+
+
+def halve(number: int) -> float:
+    return number / 2
+
+
+def halve_or_die(number: int) -> float:
+    if number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number / 2
+
+
+def halve_or_fail(number: int) -> float:
+    if number == 5:
+        raise SoundspotError("the disk is full")
+    return number / 2
+
+
+def lost(number: int) -> float:
+    return -float(number)
+
+
+class Counted:
+    """Says how often its process made one."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Counted.made += 1
+        self.number = Counted.made
+
+    def __call__(self, item: int) -> tuple[int, int]:
+        return item, self.number
+
+
+def nothing(item: int) -> tuple[int, int]:
+    return item, 0
+
+
+def test_results_keep_their_order_and_an_actor_loads_once() -> None:
+    assert list(run_loaded(Counted, range(53), TWO, nothing)) == [(n, 1) for n in range(53)]
+
+
+def test_windows_follow_each_other_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "AHEAD", 5)
+    read = []
+
+    def items() -> Iterator[int]:
+        for number in range(13):
+            read.append(number)
+            yield number
+
+    results = run(halve, items(), TWO, lost)
+    assert [next(results) for _ in range(3)] == [0.0, 0.5, 1.0]
+    assert len(read) == 10
+    assert list(results) == [n / 2 for n in range(3, 13)]
+
+
+def test_an_item_that_ends_its_workers_takes_nothing_else_with_it() -> None:
+    found = list(run(halve_or_die, range(41), TWO, lost))
+    assert found == [-5.0 if n == 5 else n / 2 for n in range(41)]
+
+
+def test_an_error_of_the_function_comes_through() -> None:
+    with pytest.raises(SoundspotError, match="the disk is full"):
+        list(run(halve_or_fail, range(7), TWO, lost))
+
+
+def test_more_workers_than_there_is_room_for_are_refused() -> None:
+    with pytest.raises(SoundspotError, match="has 3 CPUs, of which 1 must stay free.* 3 workers"):
+        list(run(halve, range(3), Engine("ray", 3), lost))
+
+
+def test_a_node_with_another_soundspot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soundspot.__version__", "0.0")
+    with pytest.raises(SoundspotError, match="expected soundspot 0.0 on every node"):
+        list(run(halve, range(3), TWO, lost))
+
+
+def prepare_or_die(item, source, stored, marks):
+    if item.id == "clip3":
+        die_once(marks, "prepare")
+    return REAL_PREPARE(item, source, stored)
+
+
+def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
+    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.prepare(clips, tmp_path / "here")
+    monkeypatch.setattr(preparation, "_prepare_there", partial(prepare_or_die, marks=tmp_path))
+    folder.prepare(clips, tmp_path / "there", work=Work(2, engine="ray"))
+    assert (tmp_path / "prepare").exists()
+    assert tree(tmp_path / "there") == tree(tmp_path / "here")
+    assert "torn.mp4" in (tmp_path / "there/ledger.jsonl").read_text()
+
+
+def make_or_die(marks: Path, *arguments: object) -> Callable:
+    return partial(die_once_and_do, REAL_MAKER(*arguments), marks, "view01")
+
+
+def test_encode_gives_the_same_bytes_though_an_actor_is_killed(
+    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = PairSet.open(folder.prepare(clips, tmp_path / "pairs").pairset.root)
+    spec = FeatureSpec(pretrained=False, views=2)
+    encoding.encode(pairs, tmp_path / "here", spec)
+    monkeypatch.setattr(encoding, "_load_maker", partial(make_or_die, tmp_path))
+    done: list[int] = []
+    encoding.encode(pairs, tmp_path / "there", spec, done.append, TWO)
+    assert (tmp_path / "view01").exists()
+    assert done == [5, 5, 5]
+    assert len(tree(tmp_path / "here")) == 4
+    assert tree(tmp_path / "there") == tree(tmp_path / "here")
+
+
+def load_or_die(marks: Path, *arguments: object) -> Callable:
+    return partial(die_once_and_do, REAL_LOAD(*arguments), marks, "clip3")
+
+
+def test_localize_gives_the_same_bytes_though_an_actor_is_killed(
+    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31))
+    model = tmp_path / "run"
+    card = Card("sspl", config, FeatureSpec(pretrained=False))
+    checkpoint.save(model / "best.safetensors", checkpoint.build_method("sspl", config), card)
+    job = partial(Job, clips, model=str(model), overlays=True, per_shard=2)
+    batch.run(job(out=tmp_path / "here", engine=SERIAL), lambda line: None)
+    monkeypatch.setattr(batch, "_load", partial(load_or_die, tmp_path))
+    batch.run(job(out=tmp_path / "there", engine=TWO), lambda line: None)
+    assert (tmp_path / "clip3").exists()
+    assert len(tree(tmp_path / "here")) == 13
+    assert tree(tmp_path / "there") == tree(tmp_path / "here")

@@ -1,0 +1,266 @@
+"""The counts against hand computation, and against the numbers the paper prints."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from soundspot.cli import main
+from soundspot.common.config import to_dict
+from soundspot.features.cache import FeatureSpec
+from soundspot.model import checkpoint
+from soundspot.model.checkpoint import Card, build_method
+from soundspot.model.methods import METHODS
+from soundspot.model.methods.sspl import SSPLConfig
+from soundspot.reproduce import complexity
+from soundspot.reproduce.complexity import (
+    REST,
+    Complexity,
+    Part,
+    count_multiply_adds,
+    gflops,
+    measure,
+    read_subject,
+)
+
+VGG16_LAYERS = (  # c_in, c_out, grid
+    (3, 64, 224), (64, 64, 224), (64, 128, 112), (128, 128, 112), (128, 256, 56), (256, 256, 56),
+    (256, 256, 56), (256, 512, 28), (512, 512, 28), (512, 512, 28), (512, 512, 14), (512, 512, 14),
+    (512, 512, 14),
+)  # fmt: skip
+VGGISH_LAYERS = (  # c_in, c_out, cells of the grid
+    (1, 64, 96 * 64), (64, 128, 48 * 32), (128, 256, 24 * 16), (256, 256, 24 * 16),
+    (256, 512, 12 * 8), (512, 512, 12 * 8),
+)  # fmt: skip
+VGGISH_FC = (12_288 * 4096, 4096 * 4096, 4096 * 128)
+MEL = 298 * 257 * 64  # frames, bins, bands
+WIDTH = 512
+OUTPUT = 196 * WIDTH * WIDTH
+
+
+def pcm_pass(c_a: int, c_1: int, up_cells: int) -> int:
+    """Multiply-adds of one view in one pass; `up_cells` are counted for the step from 3 to 7."""
+    down = 196 * 9 * WIDTH * WIDTH + 49 * 9 * WIDTH * c_1 + 9 * c_1 * c_a
+    up = 9 * c_a * c_1 + up_cells * 9 * c_1 * WIDTH + 196 * 9 * WIDTH * WIDTH
+    return down + up
+
+
+@cache
+def cost(*settings: str) -> Complexity:
+    return measure(read_subject(settings))
+
+
+def parts_of(*settings: str) -> dict[str, Part]:
+    return {part.name: part for part in cost(*settings).parts}
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "expected"),
+    [
+        (nn.Conv2d(3, 5, 3, padding=1), (2, 3, 7, 11), 2 * 77 * 3 * 5 * 9),
+        (nn.Conv2d(6, 6, 3, groups=6), (1, 6, 7, 13), 5 * 11 * 6 * 9),
+        (nn.ConvTranspose2d(3, 5, 3, stride=2), (1, 3, 3, 5), 7 * 11 * 3 * 5 * 9),
+        (nn.Linear(7, 11), (13, 7), 13 * 7 * 11),
+        (nn.Linear(7, 11, bias=False), (2, 3, 7), 6 * 7 * 11),
+    ],
+)
+def test_a_layer_has_the_multiply_adds_of_its_formula(module, shape, expected):
+    output, counts = count_multiply_adds({"layer": module}, lambda: module(torch.rand(shape)))
+    assert counts["layer"] == counts.total() == expected
+    assert output.shape[0] == shape[0]
+
+
+def test_work_belongs_to_the_innermost_part_and_the_rest_to_nobody():
+    inner, outer = nn.Linear(3, 5), nn.Sequential(nn.Linear(2, 3))
+    outer.append(inner)
+    x = torch.rand(7, 2)
+
+    def run():
+        return torch.einsum("bd,cd->bc", outer(x), outer(x))
+
+    for _ in range(2):  # a count leaves nothing behind in the modules
+        _, counts = count_multiply_adds({"outer": outer, "outer.1": inner}, run)
+        assert counts == {"outer": 2 * 7 * 2 * 3, "outer.1": 2 * 7 * 3 * 5, REST: 7 * 7 * 5}
+    assert not inner._forward_hooks
+    assert not inner._forward_pre_hooks
+
+
+def test_encoders_by_hand():
+    parts = parts_of()
+    vgg16, vggish = parts["vgg16 (visual encoder)"], parts["vggish (audio encoder)"]
+    seen = sum(c_in * c_out * 9 * grid**2 for c_in, c_out, grid in VGG16_LAYERS)
+    assert VGG16_LAYERS[0][0] * 64 * 9 * 224 * 224 == 86_704_128
+    assert vgg16.frame * 1e9 == pytest.approx(seen, abs=1)
+    assert vgg16.parameters == sum(c_in * c_out * 9 + c_out for c_in, c_out, _ in VGG16_LAYERS)
+    heard = sum(c_in * c_out * 9 * cells for c_in, c_out, cells in VGGISH_LAYERS) + sum(VGGISH_FC)
+    assert vggish.frame * 1e9 == pytest.approx(3 * heard + MEL, abs=1)
+    assert vggish.parameters == (
+        sum(c_in * c_out * 9 + c_out for c_in, c_out, _ in VGGISH_LAYERS)
+        + sum(VGGISH_FC)
+        + (4096 + 4096 + 128)
+    )
+    assert (vgg16.step, vggish.step) == (2 * vgg16.frame, 2 * vggish.frame)
+
+
+def test_yamnet_by_hand():
+    stem, grid, c_in, patch = 48 * 32 * 9 * 32, 48 * 32, 32, 0
+    for c_out, stride in (
+        (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2),
+        (1024, 1),
+    ):  # fmt: skip
+        grid //= stride**2
+        patch += grid * (c_in * 9 + c_in * c_out)
+        c_in = c_out
+    yamnet = parts_of("features.audio=yamnet")["yamnet (audio encoder)"]
+    assert yamnet.frame * 1e9 == pytest.approx(3 * (stem + patch) + MEL, abs=1)
+
+
+def test_trained_parts_by_hand():
+    parts = parts_of("model.visual_conv=true", "model.cycles=3")
+    g = 3 * (128 * 512 + 512 * 512)
+    projector, predictor = 512 * 2048 + 2 * 2048**2, 2 * 2048 * 512
+    expected = {  # one frame, both views
+        "branch.g": (g, 2 * g),
+        "branch.pcm": (3 * pcm_pass(128, 512, 49), 6 * pcm_pass(128, 512, 49)),
+        "branch.pcm.output": (OUTPUT, 2 * OUTPUT),
+        "branch.conv": (OUTPUT, 2 * OUTPUT),
+        "branch.projector": (0, 2 * projector),
+        "predictor": (0, 2 * predictor),
+        REST: (196 * 512, 2 * 2 * 196 * 512),  # the map, and in training the sum under it
+    }
+    assert list(parts)[2:] == list(expected)
+    for name, (frame, step) in expected.items():
+        assert parts[name].frame * 1e9 == pytest.approx(frame, abs=1), name
+        assert parts[name].step * 1e9 == pytest.approx(step, abs=1), name
+    assert parts["branch.pcm.output"].parameters == 512 * 512 + 512
+    assert parts["branch.projector"].parameters == projector + 4 * 2048
+    norms, scales = 3 * 5 * 2 * 512, 6 * 512
+    kernels = 4 * 9 * 512**2 + 2 * 512 * 128 + 128
+    assert parts["branch.pcm"].parameters == kernels + norms + scales
+
+
+@pytest.mark.parametrize(
+    ("cycles", "published"), [(1, 38.3), (3, 43.0), (5, 47.6), (6, 49.9), (7, 52.2), (8, 54.5)]
+)
+def test_the_published_column_against_t(cycles, published):
+    assert round(gflops(read_subject([f"model.cycles={cycles}"])), 1) == published
+
+
+def test_the_published_numbers_without_pcm_and_of_a_pass():
+    assert round(cost("model.pcm=false").total.step, 1) == 35.9
+    assert cost("model.pcm=false").pcm_pass is None
+    assert cost().pcm_pass == pytest.approx(2 * pcm_pass(128, 512, 49) / 1e9)
+    assert round(cost().pcm_pass, 1) == 2.3
+
+
+def test_other_ways_to_count_miss_the_published_numbers():
+    """What docs/differences.md excludes."""
+    by_input = 2 * pcm_pass(128, 512, 9) / 1e9
+    assert round(by_input, 3) == 2.126
+    without = cost("model.pcm=false").total.step
+    assert round(without + 8 * by_input + 2 * OUTPUT / 1e9, 1) == 53.0
+    written = cost("model.variant=paper", "model.cycles=2").pcm_pass
+    assert written == pytest.approx(2 * pcm_pass(128, 128, 49) / 1e9)
+    assert round(written, 3) == 1.966
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_is_counted_whole(name):
+    recipe = read_subject([f"method={name}", "model={}", "train.batch=3"])
+    found, method = measure(recipe), build_method(name, recipe.model)
+    trained = found.parts[2:]
+    assert sum(part.parameters for part in trained) == sum(p.numel() for p in method.parameters())
+    assert trained[-1].name == REST
+    assert all(part.step > 0 for part in trained)
+    assert found.total.step > found.total.frame > 15
+    for part in trained[:-1]:
+        assert (part.frame == 0) == f"{part.name}.".startswith(method.training_only), part.name
+
+
+@pytest.mark.parametrize("settings", [["model.cycles=1"], ["method=contrastive", "model={}"]])
+def test_shapes_alone_give_the_count_of_a_real_run(settings, monkeypatch):
+    recipe = read_subject([*settings, "train.batch=2"])
+    by_shapes = measure(recipe)
+    monkeypatch.setattr(complexity, "_by_shapes", lambda count: count())
+    assert measure(recipe) == by_shapes
+
+
+def test_a_network_that_looks_at_values_runs_for_real_and_draws_nothing():
+    before = torch.random.get_rng_state()
+
+    def count():
+        return 5 if torch.rand(3).sum() > 0 else 0
+
+    assert complexity._by_shapes(count) == 5
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_losses_across_the_batch_cost_more_in_a_large_one():
+    small, large = (
+        measure(read_subject(["method=contrastive", "model={}", f"train.batch={batch}"])).parts[-1]
+        for batch in (2, 256)
+    )
+    assert small.step * 1e9 == pytest.approx(2 * 2 * 512 * 196)
+    assert large.step * 1e9 == pytest.approx(2 * 256 * 512 * 196)
+
+
+def test_another_method_starts_from_its_own_switches():
+    assert read_subject(["method=contrastive"]) == read_subject(["method=contrastive", "model={}"])
+    assert read_subject(["method=sspl"]) == read_subject([])
+
+
+def test_byol_counts_its_target_network():
+    parts = parts_of("model.pcm=false", "model.objective=byol")
+    assert parts["target.projector"].step == parts["branch.projector"].step > 0
+
+
+def asked(capsys, *words: str) -> dict:
+    assert main(["complexity", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_verb_reads_recipes_models_and_overrides(tmp_path: Path, capsys):
+    assert round(asked(capsys, "model.cycles=1")["total"]["step"], 1) == 38.3
+    recipe = tmp_path / "one.yaml"
+    recipe.write_text(yaml.safe_dump({"pairs": "none", "features": {"audio": "vggish"}}))
+    assert round(asked(capsys, str(recipe))["total"]["step"], 1) == 35.9
+    found = asked(capsys, str(recipe), "model.pcm=true", "model.cycles=1")
+    assert round(found["total"]["step"], 1) == 38.3
+    config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31))
+    card = Card("sspl", config, FeatureSpec(pretrained=False))
+    run = tmp_path / "run=1"
+    checkpoint.save(run / "best.safetensors", build_method("sspl", config), card)
+    names = [part["name"] for part in asked(capsys, str(run))["parts"]]
+    assert names[1] == "yamnet (audio encoder)"
+    assert asked(capsys, "untrained-sspl-pcm", "model.cycles=1")["pcm_pass"] > 2.3
+
+
+def test_the_table_shows_every_part_and_the_total(capsys):
+    assert main(["complexity"]) == 0
+    out = capsys.readouterr().out
+    for words in ("branch.pcm.output", "14,714,688", "15.347", "47.587", "One pass of the PCM"):
+        assert words in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["none.yaml"], "no recipe at none.yaml"),
+        (["nobody"], "no model 'nobody'"),
+        (["untrained-ssp"], "did you mean 'untrained-sspl'"),
+        (["model.cycle=3"], "did you mean 'cycles'"),
+        (["model.cycles=0"], "at least 1"),
+        (["method=nothing"], "unknown method 'nothing'"),
+        (["model.objective=wmse"], "W-MSE whitens 2048 dimensions"),
+        (["untrained-sspl", "cycles"], "an override reads key=value"),
+    ],
+)
+def test_bad_input_is_one_sentence(capsys, words, message):
+    assert main(["complexity", *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

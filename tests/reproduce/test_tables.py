@@ -1,0 +1,241 @@
+"""Tables end to end on a tiny pair set, with random encoders: what is trained, kept and shown."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.metrics import auc, ciou_at
+from soundspot.evaluation.runner import Job, evaluate
+from soundspot.reproduce import experiments, report, runs, table
+from soundspot.reproduce.experiments import Line
+
+BASES = {
+    "tiny": {
+        "sspl": {
+            "method": "sspl",
+            "model": {"projection": 7, "hidden": 13},
+            "features": {"pretrained": False, "views": 2},
+            "train": {"epochs": 2, "batch": 4, "patience": 0, "select": "ciou"},
+        },
+        "contrastive": {
+            "method": "contrastive",
+            "features": {"pretrained": False, "views": 2},
+            "train": {"epochs": 1, "batch": 4, "patience": 0, "select": "ciou"},
+        },
+    },
+    "flickr": {},
+}
+PLAIN = {"label": "plain", "published": {"flickr10k": [0.5, 0.4]}}
+GUIDED = {"label": "guided", "base": "contrastive", "guidance": 0.25}
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_pairs, tmp_path_factory):
+    """A copy of the tiny set, since reproducing encodes into it."""
+    root = tmp_path_factory.mktemp("reproduce") / "pairs"
+    shutil.copytree(tiny_pairs.root, root)
+    return type(tiny_pairs).open(root)
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
+    for name, figure in {"plain": None, "success": "success", "examples": "examples"}.items():
+        content = {"title": f"Table {name}", "note": "A note.", "lines": [PLAIN, GUIDED]}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content | {"figure": figure}))
+    monkeypatch.setattr(experiments, "TABLES", folder)
+    return folder
+
+
+def plan(pairs, folder=None, name="plain", seeds=1):
+    """Most tests share their runs, as tables do."""
+    exam = runs.set_exam(pairs, pairs.root, ["escvoc-val", "escvoc-duets-val"], None)
+    return table.Plan(name, pairs, exam, seeds, True, folder or pairs.root.parent / "runs")
+
+
+@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("corpus", ["escvoc", "flickr", "vggsound", "mine"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_line_of_every_table_is_a_recipe(tiny_pairs, name, corpus, quick):
+    known = dataclasses.replace(tiny_pairs, name=corpus)
+    lines = experiments.lines_for(experiments.find(name), known)
+    recipes = [experiments.recipe_of(line, known, 3, quick) for line in lines]
+    assert all(recipe.train.seed == 3 for recipe in recipes)
+    distinct = {(str(recipe), line.guidance) for recipe, line in zip(recipes, lines, strict=True)}
+    assert len(distinct) == len(lines) == len({line.label for line in lines})
+
+
+def test_the_paper_s_learning_rates_follow_the_training_set(tiny_pairs):
+    rates = {}
+    for corpus in ("flickr", "vggsound"):
+        for base in ("sspl", "sspl_pcm"):
+            known = dataclasses.replace(tiny_pairs, name=corpus)
+            train = experiments.recipe_of(Line("x", base), known, 0, quick=False).train
+            rates[corpus, base] = (train.lr_heads, train.lr)
+    assert rates == {
+        ("flickr", "sspl"): (2e-3, 5e-4),
+        ("flickr", "sspl_pcm"): (5e-5, 2e-5),
+        ("vggsound", "sspl"): (1e-2, 5e-3),
+        ("vggsound", "sspl_pcm"): (5e-5, 2e-5),
+    }
+
+
+def test_a_table_is_trained_tested_and_kept(pairs, tables, tmp_path, capsys):
+    out = tmp_path / "out"
+    said = []
+    report.run(plan(pairs, seeds=2), out, said.append)
+    found = json.loads((out / "plain.json").read_text())
+    assert [line["label"] for line in found["lines"]] == ["plain", "guided"]
+    assert found["data_fingerprint"] == pairs.fingerprint()[:16]
+    assert [len(line["seeds"]) for line in found["lines"]] == [2, 2]
+    for line in found["lines"]:
+        values = [seed["ciou"] for seed in line["seeds"]]
+        assert line["ciou"]["mean"] == pytest.approx(np.mean(values))
+        assert line["ciou"]["std"] == pytest.approx(np.std(values, ddof=1))
+        assert 0 <= line["peak_side"]["mean"] <= 1
+    assert "published" not in found["lines"][0]  # the numbers would not be comparable
+    assert {line["label"] for line in found["trivial"]} >= {"centred disc", "full frame"}
+    assert "±" in capsys.readouterr().out
+    assert "| plain |" in (out / "plain.md").read_text()
+
+
+def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
+    first = table.reproduce(plan(pairs), lambda line: None)
+
+    def refuse(*arguments):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(runs, "train", refuse)
+    again = table.reproduce(plan(pairs), lambda line: None)
+    assert again["lines"] == first["lines"]
+
+
+def test_tables_share_their_runs(pairs, tables, tmp_path):
+    for name in ("plain", "success"):
+        table.reproduce(plan(pairs, tmp_path / "runs", name), lambda line: None)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_a_run_that_was_cut_short_is_taken_up_again(pairs, tables, tmp_path):
+    whole = plan(pairs, tmp_path / "runs")
+    table.reproduce(whole, lambda line: None)
+    folder = next((tmp_path / "runs").glob("sspl-*"))
+    before = json.loads((folder / "result.json").read_text())["epochs"]
+    (folder / "result.json").unlink()
+    table.reproduce(whole, lambda line: None)
+    after = json.loads((folder / "result.json").read_text())["epochs"]
+    assert after == before
+
+
+def test_guidance_changes_the_scores_of_the_same_run(pairs, tables):
+    found = plan(pairs)
+    entry = table.reproduce(found, lambda line: None)["lines"][1]
+    folder = found.runs / entry["seeds"][0]["run"]
+    unguided = runs.score_run(folder, found.exam)
+    guided = runs.score_run(folder, found.exam, guidance=0.25)
+    assert entry["seeds"][0]["auc"] == pytest.approx(auc(guided.ciou))
+    assert not np.allclose(unguided.ciou, guided.ciou)
+
+
+def test_the_published_column_is_for_the_papers_data(tiny_pairs):
+    def key(name, count, benchmark):
+        many = dataclasses.replace(tiny_pairs, name=name, pairs=(tiny_pairs.pairs[0],) * count)
+        return experiments.published_key(many, benchmark)
+
+    assert key("flickr", 10_000, "flickr249") == "flickr10k/flickr"
+    assert key("vggsound", 143_500, "vggss4692") == "vggsound144k/vggss"
+    assert key("vggsound", 10_000, "flickr249") == "vggsound10k/flickr"
+    assert key("flickr", 20_000, "flickr249") is None
+    assert key("flickr", 10_000, "avs-s4") is None
+    assert key("escvoc", 10_000, "flickr249") is None
+    main = {line.label: line.published for line in experiments.find("main").lines}
+    assert main["SSPL (w/o PCM)"]["vggsound10k/flickr"] == [0.699, 0.572]
+    assert main["SSPL (w/o PCM)"]["vggsound10k/vggss"] == [0.253, 0.335]
+
+
+def test_the_printed_table_by_hand():
+    line = {
+        "label": "ours",
+        "ciou": {"mean": 0.25, "std": 0.0625, "seeds": 2},
+        "ciou_interval": {"low": 0.125, "high": 0.5},
+        "auc": {"mean": 0.375, "std": None, "seeds": 1},
+        "gflops": 47.62,
+        "published": {"ciou": 0.743, "auc": 0.587},
+        "seeds": [{}, {}],
+    }
+    disc = {"label": "disc", "ciou": 0.1, "auc": 0.2, "ciou_interval": {"low": 0.0, "high": 0.3}}
+    found = {
+        "title": "Table",
+        "note": "Note.",
+        "data": "flickr",
+        "benchmarks": ["flickr249"],
+        "protocol": "sspl",
+        "quick": False,
+        "lines": [line],
+        "trivial": [disc],
+    }
+    made = table.as_table(found)
+    assert made.header == ("", "cIoU", "95 % interval", "AUC", "GFLOPs", "paper cIoU", "paper AUC")
+    assert made.rows == (
+        ("ours", "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587"),
+        ("disc", "0.100", "0.000–0.300", "0.200", "–", "–", "–"),
+    )
+
+
+@pytest.mark.parametrize("name", ["success", "examples"])
+def test_figures_are_drawn(pairs, tables, tmp_path, name):
+    report.run(plan(pairs, name=name), tmp_path / "out", lambda line: None)
+    if name == "success":
+        pytest.importorskip("matplotlib")
+        assert "</svg>" in (tmp_path / "out" / "success.svg").read_text()
+    else:
+        sheet = Image.open(tmp_path / "out" / "examples.png")
+        assert sheet.size == (3 * 224, 2 * 224 + 22)
+
+
+def test_scores_are_those_of_the_evaluation(pairs, tables):
+    found = plan(pairs)
+    entry = table.reproduce(found, lambda line: None)["lines"][0]["seeds"][0]
+    folder = found.runs / entry["run"]
+    job = Job(("escvoc-val",), (str(folder),), pairs.root)
+    row = next(row for row in evaluate(job).results[0].rows if row.protocol == "sspl")
+    assert (entry["ciou"], entry["auc"]) == pytest.approx((row.ciou, row.auc))
+    assert ciou_at(runs.score_run(folder, found.exam).ciou) == entry["ciou"]
+
+
+def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
+    with pytest.raises(SoundspotError, match="did you mean 'plain'"):
+        experiments.find("plane")
+    with pytest.raises(SoundspotError, match="--benchmark"):
+        runs.set_exam(pairs, None, (), None)
+    with pytest.raises(SoundspotError, match="--seeds 0"):
+        table.reproduce(plan(pairs, seeds=0), lambda line: None)
+    for wrong in (["escvoc-duets-val"], ["escvoc-val", "escvoc"]):
+        with pytest.raises(SoundspotError, match="one benchmark and, after it, its duets"):
+            runs.set_exam(pairs, pairs.root, wrong, None)
+    untestable = runs.set_exam(pairs, pairs.root, ["vggss"], tmp_path)
+    with pytest.raises(SoundspotError):
+        table.reproduce(
+            dataclasses.replace(plan(pairs, tmp_path / "new"), exam=untestable), lambda line: None
+        )
+    assert not (tmp_path / "new").exists()  # nothing was trained for it
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(SoundspotError, match="is a file"):
+        report.run(plan(pairs), file, lambda line: None)
+
+
+def test_a_damaged_result_is_named(pairs, tables, tmp_path):
+    whole = plan(pairs, tmp_path / "runs")
+    table.reproduce(whole, lambda line: None)
+    next((tmp_path / "runs").glob("sspl-*/result.json")).write_text("{")
+    with pytest.raises(SoundspotError, match="result.json is damaged"):
+        table.reproduce(whole, lambda line: None)

@@ -1,0 +1,102 @@
+"""DDP on two gloo processes: the wrapper that is made is the one that is called."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+from soundspot.common.errors import SoundspotError
+from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.encoding import encode
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.sspl import SSPL, SSPLConfig
+from soundspot.training.distributed import World, check_share, join_world, wrap
+
+CONFIG = SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=2, projection=7, hidden=13)
+PARTS = "from test_distributed import *; gradients_of_a_share(sys.argv[1])"
+
+
+def joint_batch():
+    torch.manual_seed(3)
+    return Batch(
+        torch.randn(8, 5, 7, 7), torch.randn(8, 5, 7, 7), torch.rand(8, 2, 3), torch.arange(8)
+    )
+
+
+def model():
+    """In eval mode: batch norm per process is the one thing DDP cannot make equal on CPUs."""
+    torch.manual_seed(4)
+    return SSPL(CONFIG).eval()
+
+
+def gradients(called, method, batch):
+    called(batch).loss.backward()
+    return {n: p.grad for n, p in method.named_parameters() if p.grad is not None}
+
+
+def gradients_of_a_share(path):
+    with join_world() as world:
+        method = model()
+        share = Batch(*(tensor[world.rank :: world.size] for tensor in joint_batch()))
+        torch.save(gradients(wrap(method, world), method, share), f"{path}.{world.rank}")
+
+
+def run_two(tmp_path, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
+    return subprocess.run(
+        [*command, *place, "--local-addr", "127.0.0.1", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+
+
+def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
+    script = tmp_path / "share.py"
+    script.write_text("import sys\n" + PARTS)
+    done = run_two(tmp_path, str(script), str(tmp_path / "gradients"))
+    assert done.returncode == 0, done.stderr
+    alone = model()
+    expected = gradients(alone, alone, joint_batch())
+    found = [torch.load(f"{tmp_path}/gradients.{rank}", weights_only=True) for rank in (0, 1)]
+    for name, gradient in expected.items():
+        for rank in (0, 1):
+            torch.testing.assert_close(found[rank][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_an_uneven_share_is_refused():
+    with pytest.raises(SoundspotError, match="batch=7 cannot be shared evenly by 2"):
+        check_share(7, World(0, 2, torch.device("cpu")))
+
+
+def test_a_world_of_one_wraps_nothing():
+    layer = nn.Linear(1, 1)
+    assert wrap(layer, World(0, 1, torch.device("cpu"))) is layer
+
+
+def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
+    spec = FeatureSpec(pretrained=False, views=3)
+    encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    recipe = tmp_path / "tiny.yaml"
+    values = {
+        "pairs": str(tiny_pairs.root),
+        "model": {"projection": 7, "hidden": 13},
+        "features": {"pretrained": False, "views": 3},
+        "train": {"epochs": 2, "batch": 8, "patience": 0},
+    }
+    recipe.write_text(yaml.safe_dump(values))
+    run = tmp_path / "run"
+    done = run_two(tmp_path, "-m", "soundspot", "train", str(recipe), "--out", str(run))
+    assert done.returncode == 0, done.stderr
+    assert "batch norm is per process" in done.stderr
+    assert done.stderr.count("best epoch") == 1
+    assert len((run / "log.jsonl").read_text().splitlines()) == 2

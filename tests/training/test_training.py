@@ -1,0 +1,411 @@
+import dataclasses
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+
+from soundspot.common.config import from_dict, to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.encoding import encode
+from soundspot.model import checkpoint
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.sspl import SSPL, SSPLConfig
+from soundspot.training.average import WeightAverage
+from soundspot.training.data import TrainingData, batches, steps_per_epoch
+from soundspot.training.loop import train
+from soundspot.training.optimiser import make_optimiser, parameter_groups, set_rates
+from soundspot.training.recipe import Recipe, TrainConfig, read_recipe
+
+SPEC = FeatureSpec(pretrained=False, views=3)
+SMALL = {"projection": 7, "hidden": 13}
+
+
+@pytest.fixture(scope="module")
+def encoded(tiny_pairs):
+    encode(tiny_pairs, cache_folder(tiny_pairs, SPEC), SPEC)
+    return tiny_pairs
+
+
+def recipe(pairs, model=None, **train_config):
+    settings = {"epochs": 3, "batch": 4, "patience": 0, "select": "ciou", **train_config}
+    return Recipe(pairs.root, "sspl", {**SMALL, **(model or {})}, SPEC, TrainConfig(**settings))
+
+
+def scores(*values):
+    """A validation that answers the given scores in turn."""
+    answers = iter(values)
+    return lambda method, cache, pairs: {"ciou": next(answers)}
+
+
+def flat(method, cache, pairs):
+    return {"ciou": 0.5}
+
+
+def losses(run):
+    lines = (run / "log.jsonl").read_text().splitlines()
+    return [json.loads(line)["train_loss"] for line in lines]
+
+
+def data(pairs, seed=0, split="train"):
+    cache = FeatureCache.open(cache_folder(pairs, SPEC), pairs, SPEC)
+    return TrainingData(pairs, split, cache, None, seed)
+
+
+def test_an_epoch_shows_every_pair_once_with_two_different_views(encoded):
+    draw = data(encoded).draw(epoch=5)
+    assert sorted(draw.order) == list(range(11))
+    assert (draw.views[:, 0] != draw.views[:, 1]).all()
+    assert set(draw.views.flat) == {0, 1, 2}
+
+
+def test_draws_depend_on_seed_and_epoch_alone(encoded):
+    one, same = data(encoded).draw(1), data(encoded).draw(1)
+    assert (one.order == same.order).all()
+    assert one.sounds == same.sounds
+    assert not (one.order == data(encoded).draw(2).order).all()
+    assert not (one.order == data(encoded, seed=1).draw(1).order).all()
+
+
+def test_a_sound_is_of_the_class_and_split_of_its_frame(encoded):
+    source = data(encoded)
+    of = {sound.audio: sound for sound in encoded.sounds}
+    for epoch in range(5):
+        for pair, sound in zip(source.rows(), source.draw(epoch).sounds, strict=True):
+            assert (of[sound].cls, of[sound].split) == (pair.cls, "train")
+
+
+def test_processes_share_each_batch_and_starting_late_gives_the_same_batches(encoded):
+    whole = list(batches(data(encoded), epoch=1, batch=4))
+    assert len(whole) == steps_per_epoch(data(encoded), 4) == 2
+    halves = [list(batches(data(encoded), 1, 4, rank=r, world=2)) for r in (0, 1)]
+    for joint, even, odd in zip(whole, *halves, strict=True):
+        torch.testing.assert_close(joint.f_v1[0::2], even.f_v1)
+        torch.testing.assert_close(joint.f_a[1::2], odd.f_a)
+    (late,) = batches(data(encoded), 1, 4, start=1)
+    torch.testing.assert_close(late.f_v2, whole[1].f_v2)
+
+
+def test_a_split_smaller_than_a_batch_is_refused(encoded):
+    with pytest.raises(SoundspotError, match="11 pairs, fewer than one batch of 12"):
+        steps_per_epoch(data(encoded), 12)
+
+
+def test_online_views_are_encoded_anew_in_every_epoch(tiny_pairs):
+    spec = dataclasses.replace(SPEC, views=0)
+    encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    from soundspot.encoders.views import random_view, view_generator
+    from soundspot.features.cache import load_encoders
+
+    cache = FeatureCache.open(cache_folder(tiny_pairs, spec), tiny_pairs, spec)
+    encoders = load_encoders(spec)
+    source = TrainingData(tiny_pairs, "train", cache, encoders, 0)
+    batch = next(batches(source, epoch=3, batch=2))
+    index = int(source.draw(3).order[1])
+    pixels = torch.from_numpy(tiny_pairs.frame(source.rows()[index])).permute(2, 0, 1)
+    view = random_view(pixels, spec.augmentations, view_generator(0, 7, index))
+    torch.testing.assert_close(batch.f_v2[1], encoders.visual(view[None])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_parameter_groups_are_the_papers():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=2, projection=7, hidden=13))
+    config = TrainConfig(lr_heads=0.2, lr=0.1, weight_decay=0.3)
+    heads, rest, scalars = parameter_groups(model, config)
+    names = {id(p): n for n, p in model.named_parameters()}
+    assert {names[id(p)].split(".")[-2] for p in scalars["params"]} == {"a", "b"}
+    assert (heads["lr"], rest["lr"], scalars["lr"]) == (0.2, 0.1, 0.1)
+    assert (heads["weight_decay"], rest["weight_decay"], scalars["weight_decay"]) == (0.3, 0.3, 0)
+    listed = [p for g in (heads, rest, scalars) for p in g["params"]]
+    assert len(listed) == len(set(map(id, listed))) == len(names)
+
+
+def test_cosine_schedule_ends_at_zero():
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
+    config = TrainConfig(schedule="cosine", lr=0.1, lr_heads=0.2)
+    optimiser = make_optimiser(model, config)
+    for progress, scale in ((0.0, 1), (0.5, 0.5), (1.0, 0)):
+        set_rates(optimiser, config, progress)
+        rates = [g["lr"] for g in optimiser.param_groups]
+        assert rates == pytest.approx([0.2 * scale, 0.1 * scale], abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [{}, {"pcm": True, "cycles": 2}])
+def test_training_lowers_the_loss(encoded, tmp_path, model):
+    train(recipe(encoded, model, epochs=6, lr=1e-3, lr_heads=1e-3), tmp_path, flat)
+    course = losses(tmp_path)
+    assert course[-1] < course[0] - 0.02
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
+def test_a_resumed_run_gives_the_very_same_numbers(encoded, tmp_path, average):
+    plan = recipe(encoded, average=average)
+    train(plan, tmp_path / "whole", flat)
+    train(plan, tmp_path / "parts", flat, stop_after=1)
+    train(plan, tmp_path / "parts", flat, stop_after=2)
+    train(plan, tmp_path / "parts", flat)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    one, two = (
+        checkpoint.load(tmp_path / run / "last.safetensors")[0] for run in ("whole", "parts")
+    )
+    for left, right in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
+        assert torch.equal(left, right)
+
+
+INTERRUPTED = """
+import os, signal, sys, torch
+from pathlib import Path
+from soundspot.common.config import from_dict
+from soundspot.training import loop
+from soundspot.training.recipe import Recipe
+import json
+torch.set_num_threads(int(sys.argv[4]))
+recipe = from_dict(Recipe, json.loads(sys.argv[1]))
+step, count = loop._Run._step, 0
+def counted(self, batch):
+    global count
+    count += 1
+    if count == 4:  # in the middle of the second epoch
+        os.kill(os.getpid(), getattr(signal, sys.argv[3]))
+    return step(self, batch)
+loop._Run._step = counted
+loop.train(recipe, Path(sys.argv[2]), lambda *_: {"ciou": 0.5})
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+def test_killed_in_mid_epoch_it_goes_on_to_the_same_losses(encoded, tmp_path, name):
+    plan = recipe(encoded, save_minutes=0.0)
+    train(plan, tmp_path / "whole", flat)
+    run = tmp_path / "killed"
+    command = [sys.executable, "-c", INTERRUPTED, json.dumps(to_dict(plan)), str(run), name]
+    done = subprocess.run(
+        [*command, str(torch.get_num_threads())], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -getattr(signal, name), done.stderr
+    assert len(losses(run)) == 1
+    train(plan, run, flat)
+    assert losses(run) == losses(tmp_path / "whole")
+
+
+def test_the_best_epoch_is_kept_and_patience_ends_the_run(encoded, tmp_path):
+    plan = recipe(encoded, epochs=9, patience=2)
+    done = train(plan, tmp_path, scores(0.1, 0.4, 0.2, 0.3, 0.9))
+    assert (done.epoch, done.best_epoch, done.best_score) == (4, 2, 0.4)
+    _, card = checkpoint.load(tmp_path)
+    assert (card.epoch, card.metrics) == (2, {"val_ciou": 0.4})
+    assert card.provenance["data"] == "tiny"
+
+
+@pytest.fixture(scope="module")
+def unlabelled(tmp_path_factory):
+    from soundspot.data.corpora import PairWriter
+    from soundspot.data.pair_set import Pair
+
+    writer = PairWriter(tmp_path_factory.mktemp("plain") / "pairs", "plain", "event", {})
+    writer.begin()
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(7):
+        frame = writer.add_frame(f"f{k}", lambda: rng.integers(0, 255, (8, 8, 3), dtype=np.uint8))
+        sound = writer.add_sound(f"s{k}", lambda: rng.uniform(-1, 1, 48_000).astype(np.float32))
+        rows.append(Pair(f"p{k}", frame, sound, "train" if k < 5 else "val"))
+    pairs = writer.finish(rows, (), ()).pairset
+    encode(pairs, cache_folder(pairs, SPEC), SPEC)
+    return pairs
+
+
+def test_without_boxes_the_validation_loss_selects(unlabelled, tmp_path):
+    done = train(recipe(unlabelled, select="loss", epochs=2), tmp_path, flat)
+    lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert done.best_score == max(-line["val_loss"] for line in lines)
+    assert lines[0]["val_loss"] != lines[1]["val_loss"]
+
+
+def test_the_validation_loss_is_of_every_pair(unlabelled):
+    from soundspot.training.data import whole_split
+
+    sizes = [len(b.cls) for b in whole_split(data(unlabelled, split="train"), 2)]
+    assert sizes == [2, 2, 1]
+
+
+def test_without_a_validation_split_no_epoch_is_chosen(unlabelled, tmp_path):
+    from soundspot.data.pair_set import PairSet
+
+    folder = tmp_path / "pairs"
+    shutil.copytree(unlabelled.root, folder)
+    lines = [json.loads(x) for x in (folder / "pairs.jsonl").read_text().splitlines()]
+    lines = [{**line, "split": "train"} for line in lines]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    head = json.loads((folder / "pairset.json").read_text())
+    head["counts"]["pairs"] = {"train": 7}
+    (folder / "pairset.json").write_text(json.dumps(head))
+    shutil.rmtree(folder / "features")
+    pairs = PairSet.open(folder)
+    encode(pairs, cache_folder(pairs, SPEC), SPEC)
+    with pytest.raises(SoundspotError, match="no validation split"):
+        train(recipe(pairs, select="loss"), tmp_path / "run", flat)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_the_recipes_can_be_read_and_open_with_what_to_expect(path):
+    made = read_recipe(path)
+    head = path.read_text().splitlines()
+    assert any(line.startswith("# Expected: 0.") for line in head)
+    assert any(line.startswith("# Command:") for line in head)
+    if path.stem.startswith("escvoc"):
+        return
+    pcm = made.model.get("pcm", False)
+    config = made.train
+    assert (config.batch, config.weight_decay, config.betas) == (256, 1e-4, (0.9, 0.999))
+    assert config.epochs == (20 if pcm else 100)
+    rates = (5e-5, 2e-5) if pcm else (2e-3, 5e-4) if "flickr" in path.stem else (1e-2, 5e-3)
+    assert (config.lr_heads, config.lr) == rates
+    assert made.features.audio == "vggish"
+
+
+def test_selection_by_loss_is_refused_where_boxes_can_judge(encoded, tmp_path):
+    with pytest.raises(SoundspotError, match="has boxes.*train.select=ciou"):
+        train(recipe(encoded, select="loss"), tmp_path, flat)
+
+
+def test_a_selection_that_cannot_be_judged_is_refused_at_once(unlabelled, tmp_path):
+    with pytest.raises(SoundspotError, match="train.select=ciou needs boxes.*train.select=loss"):
+        train(recipe(unlabelled), tmp_path, flat)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_training_in_the_same_folder_is_refused(encoded, tmp_path):
+    tmp_path.joinpath("run").mkdir()
+    with (
+        FileLock(tmp_path / "run" / ".lock"),
+        pytest.raises(SoundspotError, match="another process is training"),
+    ):
+        train(recipe(encoded), tmp_path / "run", flat)
+
+
+def test_a_log_line_without_its_state_is_cut(encoded, tmp_path):
+    """As a kill leaves it between the first epoch's line and its state."""
+    train(recipe(encoded), tmp_path / "whole", flat)
+    run = tmp_path / "killed"
+    train(recipe(encoded), run, flat, stop_after=1)
+    (run / "state.pt").unlink()
+    train(recipe(encoded), run, flat)
+    assert losses(run) == losses(tmp_path / "whole")
+
+
+def test_another_recipe_does_not_continue_a_run(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    with pytest.raises(SoundspotError, match="another recipe"):
+        train(recipe(encoded, lr=0.123), tmp_path, flat)
+    train(recipe(encoded, epochs=4), tmp_path, flat)  # more epochs may be asked for
+    assert len(losses(tmp_path)) == 4
+
+
+def test_a_loss_that_is_not_a_number_stops_with_a_sentence(encoded, tmp_path):
+    with pytest.raises(SoundspotError, match="the loss is nan in epoch 1.*lower train.lr"):
+        train(recipe(encoded, lr=1e30, lr_heads=1e30), tmp_path, flat)
+
+
+def test_a_damaged_state_is_refused(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    state = tmp_path / "state.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(SoundspotError, match="state.pt is damaged"):
+        train(recipe(encoded), tmp_path, flat)
+
+
+def test_weight_average_by_hand():
+    layer = torch.nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+    average = WeightAverage(layer, 0.75)
+    with torch.no_grad():
+        layer.weight.fill_(5.0)
+    average.update(layer)
+    with average.applied(layer):
+        assert layer.weight.item() == 2.0
+    assert layer.weight.item() == 5.0
+
+
+def test_recipes_are_checked_when_read():
+    with pytest.raises(SoundspotError, match=r"'model.cycels': did you mean 'cycles'"):
+        from_dict(Recipe, {"pairs": "x", "model": {"cycels": 3}})
+    with pytest.raises(SoundspotError, match="unknown method"):
+        from_dict(Recipe, {"pairs": "x", "method": "spl"})
+    made = from_dict(Recipe, {"pairs": "x", "features": {"audio": "vggish"}})
+    assert made.model["c_a"] == 128
+    assert from_dict(Recipe, to_dict(made)) == made
+    assert made.model["cycles"] == 5  # defaults are spelt out
+    with pytest.raises(SoundspotError, match="c_v=256, but its encoder has 512"):
+        from_dict(Recipe, {"pairs": "x", "model": {"c_v": 256}})
+
+
+@pytest.mark.parametrize(
+    "bad", [{"betas": [1.5, 0.9]}, {"weight_decay": -1}, {"average": 1.0}, {"batch": 1}, {"lr": 0}]
+)
+def test_what_cannot_train_is_refused(bad):
+    with pytest.raises(SoundspotError, match="train: "):
+        from_dict(Recipe, {"pairs": "x", "train": bad})
+
+
+def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)).half()
+    card = checkpoint.Card("sspl", {"c_v": 5, "c_a": 3, "projection": 7, "hidden": 13}, SPEC)
+    checkpoint.save(tmp_path / "m.safetensors", model, card)
+    loaded, found = checkpoint.load(tmp_path / "m.safetensors")
+    assert found == card
+    assert not loaded.training
+    for name, tensor in loaded.state_dict().items():
+        assert tensor.dtype in (torch.float32, torch.int64)
+        torch.testing.assert_close(tensor.half().float(), model.state_dict()[name].float())
+
+
+def test_an_export_does_not_destroy_its_source(tmp_path):
+    for target in ("run/best.safetensors", "slim.json"):
+        with pytest.raises(SoundspotError, match="destroyed|ends in .safetensors"):
+            checkpoint.export(tmp_path / "run", tmp_path / target)
+
+
+@pytest.mark.parametrize("damage", ["weights", "card", "format", "config"])
+def test_damaged_checkpoints_get_a_sentence(tmp_path, damage):
+    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
+    config = {"c_v": 5, "c_a": 3, "projection": 7, "hidden": 13}
+    path, beside = tmp_path / "m.safetensors", tmp_path / "m.json"
+    checkpoint.save(path, model, checkpoint.Card("sspl", config, SPEC))
+    if damage == "weights":
+        path.write_bytes(path.read_bytes()[:99])
+    elif damage == "card":
+        beside.unlink()
+    else:
+        card = json.loads(beside.read_text())
+        card["format" if damage == "format" else "config"] = (
+            99 if damage == "format" else {"c_v": 7}
+        )
+        beside.write_text(json.dumps(card))
+    with pytest.raises(SoundspotError):
+        checkpoint.load(path)
+
+
+def test_class_indices_follow_the_alphabet(encoded):
+    batch = next(batches(data(encoded), 0, 4))
+    assert isinstance(batch, Batch)
+    order = data(encoded).draw(0).order[:4]
+    expected = [0 if data(encoded).rows()[i].cls == "high" else 1 for i in order]
+    np.testing.assert_array_equal(batch.cls, expected)
+
+
+def test_seconds_and_best_are_logged(encoded, tmp_path):
+    train(recipe(encoded, epochs=1), tmp_path, flat)
+    (line,) = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {"epoch", "train_loss", "train_z_std", "val_ciou", "seconds", "best"} <= set(line)
+    assert math.isfinite(line["seconds"])
