@@ -95,10 +95,11 @@ def serve(
         max_mb: Largest file to accept, in MB.
     """
     try:
-        from soundspot.web.app import run
+        from soundspot.web.server import serve_until_interrupted
     except ImportError as error:
         raise SoundspotError(
             f"the web page needs gradio ({error}): pip install 'soundspot[demo]'"
         ) from error
 
-    run(say, host, port, model or (), {"seconds": max_seconds, "upload_mb": max_mb})
+    limits = {"seconds": max_seconds, "upload_mb": max_mb}
+    serve_until_interrupted(say, host, port, model or (), limits)
