@@ -81,21 +81,21 @@ def evaluate(
     guidance: float = 0.0,
     out: str | Path | None = None,
 ) -> "Evaluation":
-    """Score models on benchmarks beside the trivial baselines, like `soundspot evaluate`.
+    """Score models on benchmarks beside the trivial baselines; as `soundspot evaluate` does.
 
     Args:
-        models: Names, checkpoints or run folders; if empty, only the baselines are scored.
-        benchmarks: "escvoc", "escvoc-duets", "vggss", "flickr", ...
-        data: Pair set with the media. Default for ESC-VOC: data/escvoc.
+        models: Names, checkpoints or run folders; with none, only the baselines are scored.
+        benchmarks: Such as "escvoc", "escvoc-duets", "vggss", "flickr".
+        data: Pair set with the media; default for ESC-VOC: data/escvoc.
         annotations: Folder of the benchmark's annotation files.
-        maps: Folders of maps saved by other programs.
-        cycles: T of models with a PCM. Default: the T they were trained with.
-        guidance: Weight of object guidance: also score each model with its map blended with what
-            stands out in the picture.
+        maps: Folders of maps that other programs saved.
+        cycles: T of models with a PCM, if not the one they were trained with.
+        guidance: Weight of object guidance: each model is also scored with its map blended with
+            what stands out of the picture.
         out: Folder for report.json, report.md and report.html.
 
     Returns:
-        One result per benchmark, each with a row for every contender and protocol.
+        One result a benchmark, each with a row for every contender and protocol.
 
     Example:
         >>> done = soundspot.evaluate([], ["escvoc-val"], data="pairs")

@@ -3,17 +3,17 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
-
-from soundspot.cli.options import EngineName, Flag
 
 if TYPE_CHECKING:
     from soundspot.data.corpora import Summary, Work
     from soundspot.data.finding import Selection
 
 prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
+
+Flag = Annotated[bool, Parameter(negative="")]
 
 
 @Parameter(name="*")
@@ -66,7 +66,7 @@ class How:
         strict: Exit code 2 if anything is lost.
     """
 
-    engine: EngineName = "local"
+    engine: Literal["local", "ray"] = "local"
     jobs: int | None = None
     tar: Flag = False
     strict: Flag = False
