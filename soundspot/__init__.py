@@ -2,9 +2,9 @@
 
 import soundspot
 
-found = soundspot.load().localize_file("clip.mp4")
-found.box, found.score, found.labels
-found.save("where.png")
+result = soundspot.load().localize_file("clip.mp4")
+result.box, result.score, result.labels
+result.save("where.png")
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ __all__ = [
     "train",
 ]
 
-# What needs torch is imported when it is first asked for, so that `import soundspot` is quick.
-_LATER = {
+# What needs torch is imported on first use, so that `import soundspot` is quick.
+_LAZY = {
     "Localization": "soundspot.inference.localization",
     "Localizer": "soundspot.inference.localizer",
     "load": "soundspot.inference.localizer",
@@ -45,15 +45,15 @@ _LATER = {
 def train(
     recipe: str | Path, settings: Sequence[str] = (), *, out: str | Path | None = None
 ) -> Path:
-    """Train a recipe, or go on where its run was stopped; `soundspot train` does the same.
+    """Train a recipe, or resume its interrupted run, like `soundspot train`.
 
     Args:
-        recipe: A YAML file, such as those in recipes/.
+        recipe: A YAML file such as those in recipes/.
         settings: Overrides such as "train.epochs=3".
-        out: Folder of the run; default: runs/ and the recipe's name.
+        out: Folder of the run. Default: runs/ plus the recipe's name.
 
     Returns:
-        The folder of the run, which `load` and `evaluate` take.
+        The folder of the run, which `load` and `evaluate` accept.
 
     Example:
         >>> run = soundspot.train("recipe.yaml", ["train.epochs=1"], out="runs/first")
@@ -62,11 +62,11 @@ def train(
     """
     from soundspot.evaluation.validation import validate
     from soundspot.inference.figures import training_curves
-    from soundspot.training.loop import train as go
+    from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import read_recipe
 
     run = Path("runs") / Path(recipe).stem if out is None else Path(out)
-    go(read_recipe(Path(recipe), settings), run, validate, training_curves)
+    train_recipe(read_recipe(Path(recipe), settings), run, validate, training_curves)
     return run
 
 
@@ -124,8 +124,8 @@ def evaluate(
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

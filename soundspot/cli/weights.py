@@ -1,14 +1,12 @@
 """The verbs of `soundspot weights`, no logic."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
+
+from soundspot.cli.options import Flag, say
 
 weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
-
-Flag = Annotated[bool, Parameter(negative="")]
 
 
 @weights_app.command(name="list")
@@ -18,9 +16,9 @@ def list_weights() -> None:
 
     for entry in weights.list_entries():
         state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
-        _say(f"{entry.name:<16} {state:<18} {entry.description}")
+        say(f"{entry.name:<16} {state:<18} {entry.description}")
         for line in (f"licence: {entry.licence}", *entry.sources):
-            _say(f"    {line}")
+            say(f"    {line}")
 
 
 @weights_app.command
@@ -34,7 +32,7 @@ def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
     """
     from soundspot.encoders import weights
 
-    _say(str(weights.fetch(name, url=url, force=force)))
+    say(str(weights.fetch(name, url=url, force=force)))
 
 
 @weights_app.command
@@ -47,7 +45,7 @@ def add(name: str, file: Path, /) -> None:
     """
     from soundspot.encoders import weights
 
-    _say(str(weights.add(name, file)))
+    say(str(weights.add(name, file)))
 
 
 @weights_app.command
@@ -59,7 +57,7 @@ def path(name: str, /) -> None:
     """
     from soundspot.encoders import weights
 
-    _say(str(weights.path(name)))
+    say(str(weights.path(name)))
 
 
 @weights_app.command
@@ -69,9 +67,5 @@ def verify() -> int:
 
     statuses = weights.verify()
     for status in statuses:
-        _say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
+        say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
     return 2 if any(status.problem for status in statuses) else 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

@@ -1,1 +1,1 @@
-"""The web page: limits, files of visitors, the work, the guard at the door, the page itself."""
+"""The web page: its layout, the handlers behind it, the visitors' files, limits and the server."""

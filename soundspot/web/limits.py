@@ -1,4 +1,4 @@
-"""How much of this machine the page lends out, and the check of every file that comes in."""
+"""How much of this machine visitors may use, and the check of every uploaded file."""
 
 import math
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What all visitors together, and each of them, may use.
+    """What each visitor, and all visitors together, may use.
 
     Attributes:
-        upload_mb: Of one file.
-        seconds: Of a video or a sound.
-        megapixels: Of a picture, or of a video's pictures.
-        disk_mb: Of all files together; no upload is taken above it.
-        waiting: Requests that may wait; the work itself is done one by one.
+        upload_mb: Size of one file.
+        seconds: Length of a video or sound.
+        megapixels: Size of a picture, or of the frames of a video.
+        disk_mb: Size of all files together; beyond it uploads are refused.
+        waiting: Requests that may wait; they are processed one at a time.
         visitors: Sessions at a time.
-        idle: Seconds after which a session without a sign of life is over.
-        unclaimed: Seconds for which an upload waits to be used.
+        idle: Seconds without a sign of life after which a session ends.
+        unclaimed: Seconds after which an upload that no session uses is removed.
         kept: Uploads, and results, that a session keeps; the oldest go first.
     """
 
@@ -38,26 +38,26 @@ class Limits:
     kept: int = 12
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could be done."""
+        """Refuse limits that would allow nothing."""
         for name in ("upload_mb", "seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SoundspotError(
-                    f"expected a limit above 0 for {name}, not {getattr(self, name)}"
+                    f"expected a limit above 0 for {name}, got {getattr(self, name)}"
                 )
 
 
-def check(path: Path, limits: Limits) -> MediaInfo:
-    """Say what an upload holds; refuse what is unreadable, too long or too large."""
+def check_upload(path: Path, limits: Limits) -> MediaInfo:
+    """Probe an upload; refuse what is unreadable, too long or too large."""
     info = media.probe(path)
     if info.duration is not None and info.duration > limits.seconds:
         raise SoundspotError(
-            f"{path.name} is {info.duration:.0f} s long; this page takes up to "
+            f"{path.name} is {info.duration:.0f} s long, but this page accepts up to "
             f"{limits.seconds:g} s: cut it, or use `soundspot localize` for long files"
         )
     if info.size is not None and info.size[0] * info.size[1] > limits.megapixels * MB:
         width, height = info.size
         raise SoundspotError(
-            f"{path.name} is {width} x {height} pixels large; this page takes up to "
+            f"{path.name} has {width} x {height} pixels, but this page accepts up to "
             f"{limits.megapixels:g} megapixels: make it smaller"
         )
     return info

@@ -24,7 +24,7 @@ FRAME = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
 
 
 def run_apart(*arguments: str, **options) -> subprocess.CompletedProcess:
-    """The command line in a process of its own."""
+    """The command line in a separate process."""
     command = [sys.executable, "-m", "soundspot", *arguments]
     return subprocess.run(command, text=True, check=False, **options)
 
@@ -85,12 +85,12 @@ def test_without_a_name_the_picture_is_named_after_the_file(tmp_path, monkeypatc
 def test_json_to_standard_output_is_nothing_but_json(capsys, tmp_path, photo, sound, model):
     arguments = ["localize", photo, "--audio", sound, "--model", model]
     assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["width"], found["height"], found["at"]) == (62, 46, None)
-    assert np.shape(found["similarity"]) == (14, 14)
-    file = tmp_path / "found.json"
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["width"], summary["height"], summary["at"]) == (62, 46, None)
+    assert np.shape(summary["similarity"]) == (14, 14)
+    file = tmp_path / "summary.json"
     assert main([*arguments, "-o", str(tmp_path / "a.png"), "--json", str(file)]) == 0
-    assert json.loads(file.read_text()) == found
+    assert json.loads(file.read_text()) == summary
 
 
 def test_at_takes_another_moment(capsys, tmp_path, video, model):
@@ -111,8 +111,8 @@ def test_several_sounds_become_rows(capsys, tmp_path, model):
     assert "sound 1, 0.00 to 1.00 s" in said and "sound 2, 2.00 to 3.00 s" in said
     assert Image.open(out).height > 600  # two rows
     assert main([*command, "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)["sources"]
-    assert [one["span"] for one in found] == [[0, 1], [2, 3]]
+    sources = json.loads(capsys.readouterr().out)["sources"]
+    assert [source["span"] for source in sources] == [[0, 1], [2, 3]]
     assert "one of them" in refused(capsys, *command, "--at", "1")
     assert "at least 1, not 0" in refused(capsys, "localize", video, "--sources", "0")
 
@@ -232,6 +232,15 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
 )
 def test_words_that_are_refused(capsys, words, sentence):
     assert sentence in refused(capsys, *words.split())
+
+
+def test_options_that_do_not_apply(capsys, tmp_path, video):
+    for words in (["--at", "1"], ["--sources", "2"], ["--audio", video]):
+        sentence = refused(capsys, "localize", str(tmp_path), *words)
+        assert f"{words[0]} applies to a single file, but {tmp_path} is a folder" in sentence
+    assert "name an output folder" in refused(capsys, "localize", str(tmp_path))
+    sentence = refused(capsys, "localize", video, "--overlays")
+    assert "--overlays applies to a folder or list" in sentence
 
 
 def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):

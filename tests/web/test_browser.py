@@ -17,9 +17,9 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.inference.localizer import DEFAULT_MODEL
 from soundspot.media import clips as media
-from soundspot.web import work
-from soundspot.web.store import Store
-from soundspot.web.work import Models, Question
+from soundspot.web.comparing import Question, ServedModels, answer_question
+from soundspot.web.overlays import make_overlays
+from soundspot.web.sessions import SessionStore
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 60_000  # ms, for a busy machine; nothing waits so long that goes well
@@ -30,12 +30,12 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    app = pytest.importorskip("soundspot.web.app", reason="gradio is not installed")
+    module = pytest.importorskip("soundspot.web.server", reason="gradio is not installed")
     try:
-        Models((DEFAULT_MODEL,)).get(DEFAULT_MODEL)
+        ServedModels((DEFAULT_MODEL,)).get(DEFAULT_MODEL)
     except SoundspotError as error:
         pytest.skip(f"no encoder weights: {error}")
-    with app.serving([DEFAULT_MODEL]) as url:
+    with module.serving([DEFAULT_MODEL]) as url:
         yield url
 
 
@@ -44,7 +44,7 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     with playwright.sync_playwright() as tool:
-        found = tool.chromium.launch(
+        launched = tool.chromium.launch(
             executable_path=CHROMIUM,
             args=[
                 "--no-sandbox",
@@ -52,8 +52,8 @@ def browser():
                 "--use-fake-ui-for-media-stream",
             ],
         )
-        yield found
-        found.close()
+        yield launched
+        launched.close()
 
 
 @pytest.fixture
@@ -100,17 +100,17 @@ def width(page) -> int:
 def test_a_clip_gets_its_map_where_the_model_puts_it(page, clip: Path):
     give(page, clip)
     page.wait_for_selector("#first-map img")
-    found = work.answer(Models((DEFAULT_MODEL,)), Question(clip, at=1.0))
-    drawn = work.drawing(found)
+    answer = answer_question(ServedModels((DEFAULT_MODEL,)), Question(clip, at=1.0))
+    overlays = make_overlays(answer)
     frame, shown = pixels(page, "frame"), pixels(page, "first-map")
-    assert np.abs(frame - drawn.frame).mean() < 3  # JPEG
-    assert np.abs(shown - drawn.pictures(1.0)[0]).mean() < 3
+    assert np.abs(frame - overlays.frame).mean() < 3  # JPEG
+    assert np.abs(shown - overlays.pictures(1.0)[0]).mean() < 3
     # Heat lies where the map is hot: there the picture differs more from a frame without heat.
-    change = np.abs(shown - drawn.pictures(0.0)[0]).mean(axis=-1)
-    hot, cold = drawn.heats[0] > 0.8, drawn.heats[0] < 0.2
+    change = np.abs(shown - overlays.pictures(0.0)[0]).mean(axis=-1)
+    hot, cold = overlays.heats[0] > 0.8, overlays.heats[0] < 0.2
     assert change[hot].mean() > 3 * change[cold].mean()
     text = page.inner_text("body")
-    assert found.found[0].labels[0][0] in text and f"{found.found[0].score:.3f}" in text
+    assert answer.results[0].labels[0][0] in text and f"{answer.results[0].score:.3f}" in text
     wave = page.locator("#wave svg")
     assert wave.get_attribute("data-seconds") == "2.0"
     assert not page.locator("#second-map").is_visible()
@@ -140,8 +140,8 @@ def test_two_sounds_side_by_side(page, clip: Path):
     page.get_by_role("option", name="a siren").click()
     page.wait_for_selector("#second-map img")
     question = Question(clip, at=1.0, compare="a siren")
-    found = work.answer(Models((DEFAULT_MODEL,)), question)
-    assert work.difference(found) in page.inner_text("body")
+    answer = answer_question(ServedModels((DEFAULT_MODEL,)), question)
+    assert answer.difference in page.inner_text("body")
     assert "Siren" in page.inner_text("body")
     first, second = pixels(page, "first-map"), pixels(page, "second-map")
     assert np.abs(first - second).max() > 50
@@ -183,7 +183,7 @@ def test_a_bad_file_is_answered_in_a_sentence(page, tmp_path: Path):
     (tmp_path / "bad.jpg").write_bytes(b"this is no picture" * 99)
     (tmp_path / "noise.flac").write_bytes(b"")
     page.get_by_role("tab", name="A picture and a sound").click()
-    page.get_by_text("Give a picture and a sound.").wait_for()
+    page.get_by_text("Add a picture and a sound.").wait_for()
     give(page, tmp_path / "bad.jpg")
     page.get_by_text(re.compile("^bad.jpg ")).wait_for()
     text = page.inner_text("body")
@@ -226,12 +226,12 @@ def test_a_phone_is_wide_enough(page, clip: Path):
     assert width(page) <= 390
     assert page.locator("#first-map").bounding_box()["width"] > 280
     page.get_by_role("tab", name="A picture and a sound").click()
-    page.get_by_text("Give a picture and a sound.").wait_for()
+    page.get_by_text("Add a picture and a sound.").wait_for()
     assert width(page) <= 390
 
 
 def test_a_closed_page_takes_its_files_with_it(server: str, browser, clip: Path, monkeypatch):
-    gone, close = threading.Event(), Store.close
+    gone, close = threading.Event(), SessionStore.close
 
     def noted(self, key):
         close(self, key)
@@ -244,7 +244,7 @@ def test_a_closed_page_takes_its_files_with_it(server: str, browser, clip: Path,
     tab.wait_for_selector("#first-map img", timeout=PATIENCE)
     mine = {path for path in root.iterdir() if path.name.startswith("session-")}
     assert mine
-    monkeypatch.setattr(Store, "close", noted)
+    monkeypatch.setattr(SessionStore, "close", noted)
     tab.close()
     assert gone.wait(PATIENCE / 1000)
     assert not any(path.name == clip.name for path in root.rglob("*"))

@@ -1,7 +1,7 @@
-"""The files of the visitors: each session has its own, and they go when it ends.
+"""The visitors' files: each session has its own, and they are removed when it ends.
 
-An upload comes before its session is known: it gets a folder with a name that nobody can guess,
-and belongs to the session that uses it first. Nothing but uploads and results lies below the root.
+An upload arrives before its session is known: it gets a folder with a name that nobody can guess,
+and belongs to the session that uses it first. The root holds only uploads and results.
 """
 
 import os
@@ -22,29 +22,29 @@ from soundspot.web.limits import MB, Limits
 
 @dataclass
 class Session:
-    """What a visitor has here.
+    """One visitor's files and work.
 
     Attributes:
-        folder: For results.
-        seen: When there was a sign of life.
-        uploads: Files of the visitor's, the one used last at the end.
-        results: Files made for the visitor, the newest at the end.
-        stop: Set when the work in hand is no longer wanted.
+        folder: Holds the results.
+        last_seen: Time of the last sign of life.
+        uploads: The visitor's files, the most recently used last.
+        results: Files made for the visitor, the newest last.
+        stop: Set when the current work is no longer wanted.
     """
 
     folder: Path
-    seen: float
+    last_seen: float
     uploads: list[Path] = field(default_factory=list)
     results: list[Path] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-class Store:
-    """All sessions and their files, below one temporary folder that `clear` removes.
+class SessionStore:
+    """All sessions and their files, in one temporary folder that `clear` removes.
 
     Args:
         limits: How much may be kept.
-        clock: Tells the seconds.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,14 +54,14 @@ class Store:
         self._lock = threading.RLock()
         self._sessions: dict[str, Session] = {}
         self._unclaimed: dict[Path, float] = {}
-        self._watched: Counter[str] = Counter()
+        self._open_pages: Counter[str] = Counter()
 
     def touch(self, session: Session) -> None:
-        """Note a sign of life."""
-        session.seen = self._clock()
+        """Record a sign of life."""
+        session.last_seen = self._clock()
 
-    def issue(self, upload: Path) -> Path:
-        """Give an upload that has arrived a place of its own."""
+    def add_upload(self, upload: Path) -> Path:
+        """Link a new upload into its own folder, so that the original may be removed."""
         place = self._folder(self.root, "upload-") / upload.name
         place.hardlink_to(upload)
         with self._lock:
@@ -69,51 +69,53 @@ class Store:
         return place
 
     def session(self, key: str) -> Session:
-        """The session of this name, a new one if need be.
+        """Get or open the session with this key.
 
-        Programs come without a page that says when it is closed: they make room for others.
+        Programs have no page that tells when it is closed, so they make room for new visitors.
         """
         self.sweep()
         with self._lock:
             if key not in self._sessions and len(self._sessions) >= self.limits.visitors:
-                silent = [other for other in self._sessions if not self._watched[other]]
-                if not silent:
+                programs = [other for other in self._sessions if not self._open_pages[other]]
+                if not programs:
                     raise SoundspotError(
-                        f"{len(self._sessions)} visitors are here, and there is no room for more: "
-                        "try again in a few minutes"
+                        f"soundspot already has {len(self._sessions)} visitors, the most it can "
+                        "serve: try again in a few minutes"
                     )
-                self.close(min(silent, key=lambda other: self._sessions[other].seen))
+                self.close(min(programs, key=lambda other: self._sessions[other].last_seen))
             if key not in self._sessions:
                 self._sessions[key] = Session(self._folder(self.root, "session-"), self._clock())
             self.touch(self._sessions[key])
             return self._sessions[key]
 
     @contextmanager
-    def watched(self, key: str) -> Iterator[None]:
-        """Hold a session as long as its page is open, and end it then."""
-        self._watched[key] += 1
+    def page_open(self, key: str) -> Iterator[None]:
+        """Keep a session while its page is open, and close it afterwards."""
+        self._open_pages[key] += 1
         try:
             yield
         finally:
-            self._watched[key] -= 1
-            if self._watched[key] <= 0:
-                del self._watched[key]
+            self._open_pages[key] -= 1
+            if self._open_pages[key] <= 0:
+                del self._open_pages[key]
                 self.close(key)
 
     def claim(self, session: Session, path: Path) -> Path:
-        """Make an upload the session's; only what was uploaded, by no other session, is taken."""
+        """Assign an upload to a session; refuse other paths, and uploads of other sessions."""
         with self._lock:
             if path in session.uploads:
                 session.uploads.remove(path)
             elif self._unclaimed.pop(path, None) is None:
-                raise SoundspotError(f"the upload {path.name} is no longer here: upload it again")
+                raise SoundspotError(
+                    f"the upload {path.name} is no longer available: upload it again"
+                )
             session.uploads.append(path)
             for old in _drop_oldest(session.uploads, self.limits.kept):
                 shutil.rmtree(old.parent, ignore_errors=True)
             return path
 
-    def place(self, session: Session, name: str) -> Path:
-        """A path for a new result that ends in this name."""
+    def result_path(self, session: Session, name: str) -> Path:
+        """A new path with this file name, for a result."""
         folder = self._folder(session.folder)
         with self._lock:
             session.results.append(folder / name)
@@ -121,49 +123,49 @@ class Store:
                 shutil.rmtree(old.parent, ignore_errors=True)
         return folder / name
 
-    def stop(self, key: str) -> None:
+    def stop_work(self, key: str) -> None:
         """Stop the work of a session, if there is one."""
-        found = self._sessions.get(key)
-        if found is not None:
-            found.stop.set()
+        session = self._sessions.get(key)
+        if session is not None:
+            session.stop.set()
 
     def close(self, key: str) -> None:
-        """End a session: stop its work and remove its files."""
+        """Close a session: stop its work and remove its files."""
         with self._lock:
-            found = self._sessions.pop(key, None)
-        if found is not None:
-            found.stop.set()
-            for folder in (found.folder, *(upload.parent for upload in found.uploads)):
+            session = self._sessions.pop(key, None)
+        if session is not None:
+            session.stop.set()
+            for folder in (session.folder, *(upload.parent for upload in session.uploads)):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self) -> None:
-        """End the sessions that fell asleep, and remove uploads that nobody used."""
+        """Close idle sessions, and remove uploads that nobody used."""
         now = self._clock()
         with self._lock:
-            asleep = [k for k, s in self._sessions.items() if now - s.seen > self.limits.idle]
+            idle = [k for k, s in self._sessions.items() if now - s.last_seen > self.limits.idle]
             forgotten = [p for p, t in self._unclaimed.items() if now - t > self.limits.unclaimed]
             for path in forgotten:
                 del self._unclaimed[path]
-        for key in asleep:
+        for key in idle:
             self.close(key)
         for path in forgotten:
             shutil.rmtree(path.parent, ignore_errors=True)
 
     def has_room(self) -> bool:
-        """Whether one more upload may come."""
+        """Whether one more upload fits on the disk."""
         self.sweep()
         used = _bytes_below(self.root)
         return used + self.limits.upload_mb * MB <= self.limits.disk_mb * MB
 
     def clear(self) -> None:
-        """End everything."""
+        """Close all sessions and remove the root."""
         for key in list(self._sessions):
             self.close(key)
         shutil.rmtree(self.root, ignore_errors=True)
 
     @staticmethod
     def _folder(parent: Path, prefix: str = "") -> Path:
-        folder = parent / f"{prefix}{secrets.token_hex(16)}"  # to know it is to have been told
+        folder = parent / f"{prefix}{secrets.token_hex(16)}"  # only who was told the name knows it
         folder.mkdir(mode=0o700)
         return folder
 
@@ -175,9 +177,9 @@ def _drop_oldest(files: list[Path], keep: int) -> list[Path]:
 
 
 def _bytes_below(root: Path) -> int:
-    """Of all files; what is removed meanwhile does not count."""
+    """Total size of all files; files that vanish meanwhile do not count."""
     total = 0
-    for folder, _, names in os.walk(root):  # unlike glob it bears folders that vanish
+    for folder, _, names in os.walk(root):  # unlike glob, it tolerates folders that vanish
         for name in names:
             with suppress(OSError):
                 total += Path(folder, name).stat().st_size

@@ -1,8 +1,8 @@
-"""Stands between the network and gradio: what gradio would allow, but this page must not.
+"""Filters the requests to gradio: refuses what gradio would allow but this page must not.
 
-Gradio stores equal uploads of different visitors under one name, fetches web addresses that are
-given in place of files, and lends itself as a proxy to them. Here each upload gets a place of its
-own, and no address outside is ever asked, neither by the server nor, by its policy, by the browser.
+Gradio stores equal uploads of different visitors as one file, fetches web addresses that are given
+instead of files, and acts as a proxy to them. Here each upload is stored separately, and neither
+the server nor, by its Content-Security-Policy, the browser contacts any other address.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from soundspot.web import memory
+from soundspot.web.heap import trim_heaps
 from soundspot.web.limits import MB
-from soundspot.web.store import Store
+from soundspot.web.sessions import SessionStore
 
-BODY = 1 * MB  # of a request that is no upload
-BUSY = "soundspot is busy, and too many requests are waiting already: try again in a minute"
-NO_ROOM = "the server has no room for another file: try again in a few minutes"
+MAX_BODY = 1 * MB  # of requests other than uploads
+BUSY = "soundspot is busy and its queue is full: try again in a minute"
+NO_ROOM = "the server's disk quota is full: try again in a few minutes"
 TOO_LONG = "this request is too long: files must be uploaded"
-OUTSIDE = "soundspot takes uploaded files only, not web addresses"
+EXTERNAL = "soundspot accepts uploaded files only, not web addresses"
 POLICY = (
     "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; frame-ancestors 'none'; "
@@ -39,17 +39,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-class Guard:
-    """An ASGI application around gradio's.
+class RequestFilter:
+    """ASGI middleware around gradio's application.
 
     Args:
-        app: Gradio's.
-        store: Where uploads go.
+        app: Gradio's application.
+        sessions: Holds the uploads.
     """
 
-    def __init__(self, app: App, store: Store) -> None:
+    def __init__(self, app: App, sessions: SessionStore) -> None:
         self.app = app
-        self.store = store
+        self.sessions = sessions
         self._uploading = 0
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -59,12 +59,12 @@ class Guard:
             return
         path = unquote(scope["path"])
         send = _with_headers(send)
-        if "/proxy=" in path or is_outside(path.partition("/file=")[2]):
-            await _refuse(send, 403, OUTSIDE)
+        if "/proxy=" in path or is_external(path.partition("/file=")[2]):
+            await _refuse(send, 403, EXTERNAL)
         elif "/heartbeat/" in path:
-            with self.store.watched(path.rpartition("/heartbeat/")[2]):
-                await self._beat(scope, receive, send)
-            await asyncio.to_thread(memory.give_back)
+            with self.sessions.page_open(path.rpartition("/heartbeat/")[2]):
+                await self._heartbeat(scope, receive, send)
+            await asyncio.to_thread(trim_heaps)
         elif scope["method"] != "POST":
             await self.app(scope, receive, send)
         elif path.rstrip("/").endswith("/upload"):
@@ -72,11 +72,11 @@ class Guard:
         else:
             await self._call(scope, receive, send)
 
-    async def _beat(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Let gradio's heartbeat run until the page is closed, which it would see only later."""
+    async def _heartbeat(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Run gradio's heartbeat until the page is closed, which gradio would notice only later."""
         message = await receive()
         gone = asyncio.ensure_future(receive())
-        beat = asyncio.ensure_future(self.app(scope, _once(message, asyncio.Event().wait), send))
+        beat = asyncio.ensure_future(self.app(scope, _replay(message, asyncio.Event().wait), send))
         try:
             await asyncio.wait({gone, beat}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -85,31 +85,32 @@ class Guard:
             await asyncio.gather(gone, beat, return_exceptions=True)
 
     async def _upload(self, scope: Message, receive: Receive, send: Send) -> None:
-        if not await asyncio.to_thread(self.store.has_room):
+        if not await asyncio.to_thread(self.sessions.has_room):
             await _refuse(send, 507, NO_ROOM)
             return
-        # Gradio's places are shared, so they may go only when nobody waits for one.
+        # Visitors share gradio's own folders, so these may go only when no upload is under way.
         self._uploading += 1
         try:
             status, headers, body = await _collect(self.app, scope, receive)
             if status == 200:
-                places = [str(self.store.issue(Path(path))) for path in json.loads(body)]
-                body = json.dumps(places).encode()
+                paths = [str(self.sessions.add_upload(Path(path))) for path in json.loads(body)]
+                body = json.dumps(paths).encode()
             elif status == 413:
-                body = f"this page takes files of up to {self.store.limits.upload_mb} MB".encode()
+                largest = self.sessions.limits.upload_mb
+                body = f"this page accepts files of up to {largest} MB".encode()
         finally:
             self._uploading -= 1
             if not self._uploading:
-                self._clean()
-        await _answer(send, status, headers, body)
+                self._remove_originals()
+        await _respond(send, status, headers, body)
 
-    def _clean(self) -> None:
-        for folder in self.store.root.iterdir():
+    def _remove_originals(self) -> None:
+        for folder in self.sessions.root.iterdir():
             if not folder.name.startswith(("upload-", "session-")):
                 if folder.is_dir():
                     shutil.rmtree(folder, ignore_errors=True)
                 else:
-                    folder.unlink(missing_ok=True)  # what an upload that broke off left behind
+                    folder.unlink(missing_ok=True)  # left by an interrupted upload
 
     async def _call(self, scope: Message, receive: Receive, send: Send) -> None:
         body = bytearray()
@@ -118,31 +119,31 @@ class Guard:
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")
-            if len(body) > BODY:
+            if len(body) > MAX_BODY:
                 await _refuse(send, 413, TOO_LONG)
                 return
             if not message.get("more_body", False):
                 break
-        if names_outside(bytes(body)):
-            await _refuse(send, 400, OUTSIDE)
+        if names_external(bytes(body)):
+            await _refuse(send, 400, EXTERNAL)
             return
         whole = {"type": "http.request", "body": bytes(body), "more_body": False}
-        await self.app(scope, _once(whole, receive), _say_busy(send))
+        await self.app(scope, _replay(whole, receive), _explain_busy(send))
 
 
-def is_outside(path: str) -> bool:
-    """Whether this names something elsewhere, by any protocol."""
+def is_external(path: str) -> bool:
+    """Whether this is a web address, of any protocol."""
     return "://" in path or path.lower().startswith(("http:", "https:", "//"))
 
 
-def names_outside(body: bytes) -> bool:
-    """Whether a request gives an address in place of a file."""
+def names_external(body: bytes) -> bool:
+    """Whether a request gives a web address instead of a file."""
     try:
-        return any(is_outside(path) for path in _paths(json.loads(body or b"null")))
+        return any(is_external(path) for path in _paths(json.loads(body or b"null")))
     except ValueError:
         return False  # gradio refuses it
     except RecursionError:
-        return True  # who hides a name so deep has no good reason
+        return True  # nobody nests a file name this deep for a good reason
 
 
 def _paths(data: Any) -> Iterator[str]:
@@ -165,8 +166,8 @@ def _with_headers(send: Send) -> Send:
     return wrapped
 
 
-def _say_busy(send: Send) -> Send:
-    """Replace what gradio says of a full queue."""
+def _explain_busy(send: Send) -> Send:
+    """Replace gradio's message about a full queue."""
     full = False
 
     async def wrapped(message: Message) -> None:
@@ -180,8 +181,8 @@ def _say_busy(send: Send) -> Send:
     return wrapped
 
 
-def _once(message: Message, then: Callable[[], Awaitable[Any]]) -> Receive:
-    """Give a message that was read already, then what comes."""
+def _replay(message: Message, then: Callable[[], Awaitable[Any]]) -> Receive:
+    """Receive a message that was already read, then what follows."""
     messages = [message]
 
     async def wrapped() -> Any:
@@ -191,7 +192,7 @@ def _once(message: Message, then: Callable[[], Awaitable[Any]]) -> Receive:
 
 
 async def _collect(app: App, scope: Message, receive: Receive) -> tuple[int, list[Any], bytes]:
-    """The whole answer of an application."""
+    """Collect the whole response of an application."""
     status, headers, body = 500, [], bytearray()
 
     async def keep(message: Message) -> None:
@@ -205,7 +206,7 @@ async def _collect(app: App, scope: Message, receive: Receive) -> tuple[int, lis
     return status, headers, bytes(body)
 
 
-async def _answer(send: Send, status: int, headers: list[Any], body: bytes) -> None:
+async def _respond(send: Send, status: int, headers: list[Any], body: bytes) -> None:
     length = (b"content-length", str(len(body)).encode())
     kept = [pair for pair in headers if pair[0].lower() != b"content-length"]
     await send({"type": "http.response.start", "status": status, "headers": [*kept, length]})
@@ -215,4 +216,4 @@ async def _answer(send: Send, status: int, headers: list[Any], body: bytes) -> N
 async def _refuse(send: Send, status: int, sentence: str) -> None:
     headers = [(b"content-type", b"application/json")]
     body = json.dumps({"detail": sentence, "error": sentence}).encode()
-    await _answer(send, status, headers, body)
+    await _respond(send, status, headers, body)

@@ -1,0 +1,71 @@
+"""The application and its exit codes: 0 done, 2 bad input or damaged files, 130 interrupted.
+
+A verb imports what it needs when it runs, so `--help` is quick. Results go to standard output,
+everything else to standard error.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from soundspot import __version__
+from soundspot.cli.evaluate import audit, complexity, evaluate, reproduce
+from soundspot.cli.localize import demo, localize, serve
+from soundspot.cli.pairs import encode, pairs_app
+from soundspot.cli.prepare import prepare_app
+from soundspot.cli.train import export, train
+from soundspot.cli.weights import weights_app
+from soundspot.common.errors import SoundspotError
+
+app = App(
+    name="soundspot",
+    help="Find what is sounding in a picture.",
+    version=f"soundspot {__version__}",
+    help_format="markdown",  # unlike plain text, it joins the lines of a paragraph
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+for group in (pairs_app, prepare_app, weights_app):
+    app.command(group)
+for verb in (
+    *(localize, demo, serve),
+    *(encode, train, export),
+    *(evaluate, audit, reproduce, complexity),
+):
+    app.command(verb)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; expected failures become one sentence.
+
+    Args:
+        arguments: The words of the command. Default: those of this process.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        error.verbose = False
+        return _fail(f"{' '.join(str(error).split())} See `soundspot --help`.")
+    except SoundspotError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader is gone, as in `soundspot weights list | head -1`. Python flushes standard
+        # output once more when it exits: give it somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        return _fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(sentence: str, code: int = 2) -> int:
+    sys.stderr.write(f"soundspot: {sentence}\n")
+    return code

@@ -1,0 +1,144 @@
+"""The verbs that measure: evaluate, audit, reproduce, complexity."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated
+
+import soundspot
+from soundspot.cli.options import REPEATABLE, Benchmarks, Flag, Out, say
+from soundspot.common.errors import SoundspotError
+
+
+def evaluate(
+    *models: str,
+    benchmark: Benchmarks,
+    data: Path | None = None,
+    annotations: Path | None = None,
+    maps: Annotated[list[Path] | None, REPEATABLE] = None,
+    trivial: Flag = False,
+    out: Out = None,
+    cycles: int | None = None,
+    guidance: float = 0.0,
+) -> None:
+    """Score models, or maps saved by any program, on benchmarks, beside the trivial baselines.
+
+    Args:
+        models: Names of models, checkpoints or folders of training runs.
+        benchmark: escvoc, escvoc-duets, vggss, flickr, ...; repeat for several.
+        data: Pair set with the media. Default for ESC-VOC: data/escvoc.
+        annotations: Folder of the benchmark's annotation files.
+        maps: Folder of saved maps, one .npy per pair id or a maps.npz; repeat for several.
+        trivial: Score the baselines alone, which is also what happens without models and maps.
+        out: Folder for report.json, report.md and report.html.
+        cycles: T of models with a PCM. Default: the T they were trained with.
+        guidance: Weight of object guidance: also score each model with its map blended with what
+            stands out in the picture.
+    """
+    from soundspot.evaluation.report import write as report
+
+    if trivial and (models or maps):
+        raise SoundspotError("--trivial scores the baselines alone; they are in every report")
+    done = soundspot.evaluate(
+        models,
+        benchmark,
+        data=data,
+        annotations=annotations,
+        maps=maps or (),
+        cycles=cycles,
+        guidance=guidance,
+        out=out,
+    )
+    report.show(done)
+    if out is not None:
+        say(f"report: {out / 'report.html'}")
+
+
+def audit(
+    train_list: Path,
+    /,
+    *,
+    benchmark: str,
+    annotations: Path,
+    out: Out = None,
+    train_data: Path | None = None,
+    data: Path | None = None,
+    strict: Flag = False,
+) -> int:
+    """Find clips of a benchmark in a training list, by id and, given both pair sets, by picture.
+
+    Args:
+        train_list: Ids, one per line (.txt) or in the first column (.csv); may be gzipped.
+        benchmark: vggss, flickr, ...
+        annotations: Folder of the benchmark's annotation files.
+        out: Write the training list without the leaked clips to this file.
+        train_data: Pair set of the training list.
+        data: Pair set of the benchmark.
+        strict: Exit with code 2 if anything leaks.
+    """
+    from soundspot.evaluation.audit import write_ids
+    from soundspot.evaluation.leaks import describe, find_leaks
+
+    leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
+    say(describe(leaks, train_list, benchmark))
+    if out is not None:
+        write_ids(out, leaks.clean_train)
+        say(f"clean list: {out}")
+    return 2 if strict and (leaks.leaked or leaks.alike) else 0
+
+
+def reproduce(
+    table: str,
+    /,
+    *,
+    data: Path = Path("data/escvoc"),
+    seeds: int | None = None,
+    quick: Flag = False,
+    test: Path | None = None,
+    benchmark: Benchmarks | None = None,
+    annotations: Path | None = None,
+    runs: Path = Path("runs/reproduce"),
+    out: Out = None,
+) -> None:
+    """Reproduce a table or figure of the paper: train what is missing, test, compare.
+
+    It can be interrupted at any time: the same command resumes. Tables share their runs.
+
+    Args:
+        table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles) or
+            figure (success, iterations, false-negatives).
+        data: Pair set to train on.
+        seeds: Number of seeds. Default: 3, or 1 with --quick.
+        quick: Train a few epochs only, to see the whole table soon.
+        test: Pair set to test on, if the training set has no test split.
+        benchmark: Benchmark to test on, then its duets if it has any. Default: the training set's.
+        annotations: Folder of the benchmark's annotation files.
+        runs: Folder of all runs.
+        out: Folder for the table as JSON and Markdown, and the figure. Default: that of the runs.
+    """
+    from soundspot.data.pair_set import PairSet
+    from soundspot.reproduce import experiments, report
+    from soundspot.reproduce.runs import set_exam
+    from soundspot.reproduce.table import Plan
+
+    experiments.find(table)
+    pairs = PairSet.open(data)
+    exam = set_exam(pairs, test, benchmark or (), annotations)
+    count = seeds if seeds is not None else 1 if quick else 3
+    report.run(Plan(table, pairs, exam, count, quick, runs), out or runs, say)
+
+
+def complexity(*words: str, json: Flag = False) -> None:
+    """Count the parameters and GFLOPs of a model, part by part.
+
+    Args:
+        words: A recipe (.yaml) or a model, then overrides such as model.cycles=3. Default: the
+            paper's SSPL with PCM on VGG16 and VGGish.
+        json: Print JSON instead of a table.
+    """
+    from soundspot.reproduce.complexity import measure, read_subject
+
+    costs = measure(read_subject(words))
+    if json:
+        say(jsonlib.dumps(costs.summary()))
+    else:
+        costs.show()

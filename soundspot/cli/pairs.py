@@ -1,0 +1,71 @@
+"""The verbs for a pair set: pairs check, pairs pack, encode."""
+
+from pathlib import Path
+
+from cyclopts import App
+
+from soundspot.cli.options import EngineName, say
+
+pairs_app = App(name="pairs", help="Check or pack a pair set.")
+
+
+@pairs_app.command
+def check(folder: Path, /) -> int:
+    """List everything unreadable, missing, silent or in two splits; exit code 2 if there is any.
+
+    Args:
+        folder: The pair set.
+    """
+    from soundspot.data import pair_set
+
+    pairs = pair_set.PairSet.open(folder)
+    problems = 0
+    for problem in pair_set.check(pairs):
+        problems += 1
+        say(f"{problem.kind:<10} {problem.item} {problem.reason}")
+    counts = ", ".join(f"{split} {len(pairs.select(split))}" for split in pairs.splits())
+    say(f"{pairs.name}: {counts}; {problems or 'no'} problem{'' if problems == 1 else 's'}")
+    return 2 if problems else 0
+
+
+@pairs_app.command(name="pack")
+def pack_pairs(folder: Path, out: Path, /) -> None:
+    """Copy a pair set into tar shards that WebDataset can read.
+
+    Args:
+        folder: The pair set.
+        out: The new pair set.
+    """
+    from soundspot.data.corpora import pack
+    from soundspot.data.pair_set import PairSet
+
+    packed = pack(PairSet.open(folder), out)
+    say(f"{packed.root}: {len(packed.pairs)} pairs in {len(list(out.glob('*.tar')))} shards")
+
+
+def encode(
+    folder: Path,
+    /,
+    *settings: str,
+    recipe: Path | None = None,
+    engine: EngineName = "local",
+    jobs: int | None = None,
+) -> None:
+    """Compute the frozen features of a pair set once, so that training takes seconds.
+
+    It can be interrupted at any time: the same command resumes. Several processes share the work.
+
+    Args:
+        folder: The pair set.
+        settings: Overrides such as views=4 or audio=vggish.
+        recipe: Use the encoders and views of this recipe.
+        engine: Run on this machine (local) or on a Ray cluster (ray).
+        jobs: Number of processes. Default: one that uses all cores, or all that the cluster has.
+    """
+    from soundspot.data.pair_set import PairSet
+    from soundspot.features.encoding import encode_with_bar
+    from soundspot.parallel.engines import Engine
+    from soundspot.training.recipe import read_features
+
+    chosen = Engine(engine, 1 if engine == "local" and jobs is None else jobs)
+    encode_with_bar(PairSet.open(folder), read_features(recipe, settings), say, chosen)

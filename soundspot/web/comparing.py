@@ -1,0 +1,173 @@
+"""Answer a visitor's question: locate a sound in a frame, and what it is compared with.
+
+Axes: samples at 16 kHz.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from soundspot.common.config import nearest
+from soundspot.common.errors import SoundspotError
+from soundspot.inference.demo import siren
+from soundspot.inference.localization import Localization
+from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
+from soundspot.media import clips as media
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
+
+NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
+# A car horn: two notes a third apart, sounded twice.
+HORN_HZ, HORN_HARMONICS, HORN_BLASTS = (415.0, 495.0), 12, ((0.2, 0.9), (1.2, 2.7))
+
+Waveform = Float32[np.ndarray, "samples"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a visitor asks.
+
+    Attributes:
+        picture: A video or an image.
+        sound: A sound file, required with an image.
+        at: Seconds. Default: the middle.
+        model: One of the served models.
+        compare: NOTHING, the name of a ready-made sound, OWN_SOUND, or MODEL plus a model's name.
+        own: The sound file for OWN_SOUND.
+    """
+
+    picture: Path
+    sound: Path | None = None
+    at: float | None = None
+    model: str = DEFAULT_MODEL
+    compare: str = NOTHING
+    own: Path | None = None
+
+    @property
+    def heard(self) -> Path:
+        """The file whose sound is located."""
+        return self.sound or self.picture
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One or two maps of the same frame, each with a name."""
+
+    results: tuple[Localization, ...]
+    names: tuple[str, ...]
+    same_scale: bool = True
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """The coldest and hottest cosine of all maps; None if each map has its own scale."""
+        peak = max(result.score for result in self.results)
+        return (0.0, peak) if len(self.results) > 1 and self.same_scale and peak > 0 else None
+
+    @property
+    def correlation(self) -> float | None:
+        """Correlation of the two maps; None if there is only one, or one is flat."""
+        if len(self.results) < 2:
+            return None
+        first, second = (result.similarity.ravel() for result in self.results)
+        if np.ptp(first) == 0 or np.ptp(second) == 0:
+            return None
+        return float(np.corrcoef(first, second)[0, 1])
+
+    @property
+    def difference(self) -> str:
+        """A sentence on how much the two maps differ; empty if there is only one."""
+        if len(self.results) < 2:
+            return ""
+        correlation = self.correlation
+        if correlation is None:
+            return "One of the maps is flat, so there is nothing to compare."
+        what = "sound" if self.same_scale else "model"
+        if correlation < 0.5:
+            effect = f"the other {what} gives a very different map"
+        elif correlation < 0.9:
+            effect = f"the other {what} changes the map"
+        else:
+            effect = f"the other {what} hardly changes the map"
+        return f"The maps correlate at {correlation:.2f}: {effect} (1 is identical, 0 unrelated)."
+
+    def summary(self) -> dict[str, object]:
+        """Everything but the pixels, as plain values for JSON."""
+        named = zip(self.names, self.results, strict=True)
+        return {
+            "maps": [{"name": name, **result.summary()} for name, result in named],
+            "correlation": self.correlation,
+        }
+
+
+@dataclass(frozen=True)
+class ServedModels:
+    """The models that visitors may choose; each is loaded on first use and kept."""
+
+    names: tuple[str, ...]
+
+    def get(self, name: str) -> Localizer:
+        """Load a served model; anything else, such as a path on the server, is refused."""
+        if name not in self.names:
+            raise SoundspotError(f"no model {name!r} here: {nearest(str(name), self.names)}")
+        return _load(name)
+
+    def comparisons(self) -> list[str]:
+        """What a map may be compared with."""
+        models = [f"{MODEL}{name}" for name in self.names] if len(self.names) > 1 else []
+        return [NOTHING, *READY_SOUNDS, OWN_SOUND, *models]
+
+
+def trained_models() -> tuple[str, ...]:
+    """The default model, then the other trained models that ship."""
+    others = (name for name in model_names() if name not in (*UNTRAINED, DEFAULT_MODEL))
+    return (DEFAULT_MODEL, *others)
+
+
+@lru_cache(maxsize=4)
+def _load(name: str) -> Localizer:
+    return load(name)
+
+
+def horn() -> Float32[np.ndarray, "48000"]:
+    """Three seconds of a car horn."""
+    time = np.arange(SOUND_SAMPLES) / SAMPLE_RATE
+    harmonics = np.arange(1, HORN_HARMONICS + 1)[:, None]
+    notes = sum((np.sin(2 * np.pi * hz * harmonics * time) / harmonics).sum(0) for hz in HORN_HZ)
+    edges = [np.clip(np.minimum(time - a, b - time) / 0.02, 0, 1) for a, b in HORN_BLASTS]
+    return np.asarray(0.2 * notes * sum(edges), np.float32)
+
+
+READY_SOUNDS: dict[str, Callable[[], Waveform]] = {"a siren": siren, "a car horn": horn}
+
+
+def answer_question(models: ServedModels, question: Question) -> Answer:
+    """Locate the sound, and what it is compared with, in the same frame."""
+    choices = models.comparisons()
+    if question.compare not in choices:
+        raise SoundspotError(
+            f"cannot compare with {question.compare!r}: {nearest(str(question.compare), choices)}"
+        )
+    localizer = models.get(question.model)
+    clip = media.read_clip(question.picture, question.sound, question.at)
+    first = localizer.localize_clip(clip)
+    if question.compare == NOTHING:
+        return Answer((first,), ("this sound",))
+    if question.compare.startswith(MODEL):
+        other = question.compare.removeprefix(MODEL)
+        second = models.get(other).localize_clip(clip)
+        return Answer((first, second), (question.model, other), same_scale=False)
+    name, waveform = _other_sound(question)
+    second = replace(localizer.localize(clip.frame, waveform), at=clip.at)
+    return Answer((first, second), ("this sound", name))
+
+
+def _other_sound(question: Question) -> tuple[str, Waveform]:
+    make = READY_SOUNDS.get(question.compare)
+    if make is not None:
+        return question.compare, make()
+    if question.own is None:
+        raise SoundspotError("add your own sound to compare with")
+    return question.own.name, media.read_sound(question.own)

@@ -1,0 +1,280 @@
+"""What happens when a visitor uploads a file, moves a control or calls from a program.
+
+Files in; files and HTML out. Every error reaches the visitor as a sentence; the server's log tells
+more about unexpected ones.
+"""
+
+import logging
+import math
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from soundspot.common.errors import SoundspotError
+from soundspot.inference import figures
+from soundspot.media import clips as media
+from soundspot.web.comparing import NOTHING, Question, ServedModels, answer_question
+from soundspot.web.limits import Limits, check_upload
+from soundspot.web.markup import difference_html, error_html, hint_html, plain_error, result_html
+from soundspot.web.overlays import Overlays, make_overlays
+from soundspot.web.sessions import Session, SessionStore
+from soundspot.web.video_rendering import Stopped, render_within_limits
+from soundspot.web.waveform import read_columns, waveform_svg
+
+VIDEO, PICTURE = "video", "picture"
+OVERLAYS = "overlays.npz"
+UNEXPECTED = "something went wrong inside soundspot; see the server's log"
+PROGRESS = gr.Progress()
+
+log = logging.getLogger(__name__)
+Upload = dict[str, Any] | None  # gradio's FileData
+
+
+class Inputs(NamedTuple):
+    """Values of the page's controls, in the order of the inputs."""
+
+    kind: str
+    video: Upload
+    picture: Upload
+    sound: Upload
+    at: object
+    model: str
+    compare: str
+    own: Upload
+
+
+class Outputs(NamedTuple):
+    """What an answer changes on the page, in the order of the outputs."""
+
+    message: Any
+    results: Any
+    frame: Any
+    first: Any
+    second: Any
+    first_text: Any
+    second_text: Any
+    difference: Any
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """The handlers of all events, with what they share.
+
+    Attributes:
+        models: The models that visitors may choose.
+        limits: How much visitors may use.
+        sessions: The visitors' files.
+    """
+
+    models: ServedModels
+    limits: Limits
+    sessions: SessionStore
+
+    def on_upload(self, request: gr.Request, *values: Any) -> tuple[Any, ...]:
+        """Show the waveform of new files, and a slider as long as the sound."""
+        hidden = gr.HTML(visible=False), gr.Slider(visible=False)
+        old_video = gr.HTML(visible=False), gr.Video(None, visible=False)
+        try:
+            session = self.sessions.session(_key(request))
+            question = self._question(session, Inputs(*values))
+            if question is None:
+                return *hidden, *old_video
+            seconds = self._seconds(question)
+            middle = round(seconds / 2, 2)
+            columns = read_columns(question.heard, seconds)
+        except Exception:  # `on_show`, which comes next, says what is wrong
+            return *hidden, *old_video
+        end = math.floor(seconds * 100) / 100
+        slider = gr.Slider(visible=True, maximum=end, value=min(middle, end))
+        wave = gr.HTML(waveform_svg(columns, seconds, middle), visible=True)
+        return wave, slider, *old_video
+
+    def on_show(self, request: gr.Request, *values: Any) -> Outputs:
+        """Locate the sound, and draw the map or maps."""
+        *asked, strength = values
+        try:
+            session = self.sessions.session(_key(request))
+            question = self._question(session, Inputs(*asked))
+            if question is None:
+                return _message_only(hint_html(_missing(Inputs(*asked))))
+            answer = answer_question(self.models, question)
+            overlays = make_overlays(answer)
+            overlays.save(session.folder / OVERLAYS)
+            frame = self.sessions.result_path(session, "frame.jpg")
+            media.write_jpeg(frame, overlays.frame)
+            pictures = self._draw(session, overlays, strength)
+        except Exception as error:
+            return _message_only(error_html(self._sentence(error)))
+        texts = [result_html(*named) for named in zip(answer.names, answer.results, strict=True)]
+        texts = [*texts, ""][:2]
+        return Outputs(
+            _html(""),
+            gr.Column(visible=True),
+            str(frame),
+            pictures[0],
+            pictures[1],
+            _html(texts[0]),
+            _html(texts[1]),
+            _html(difference_html(answer.difference)),
+        )
+
+    def on_strength(self, strength: float | int, request: gr.Request) -> tuple[Any, Any]:
+        """Draw the last answer again at another strength."""
+        try:
+            session = self.sessions.session(_key(request))
+            overlays = Overlays.read(session.folder / OVERLAYS)
+            first, second = self._draw(session, overlays, strength)
+        except (OSError, SoundspotError):  # there is no answer to draw (any more)
+            return gr.skip(), gr.skip()
+        return first, second
+
+    def on_render_click(self, request: gr.Request) -> tuple[Any, Any]:
+        """Before a video is made: clear the last stop, and show the stop button."""
+        with suppress(SoundspotError):
+            self.sessions.session(_key(request)).stop.clear()
+        return gr.Button(interactive=False), gr.Button(visible=True)
+
+    def on_render(
+        self, request: gr.Request, progress: gr.Progress = PROGRESS, *values: Any
+    ) -> tuple[Any, Any]:
+        """Make the video with the moving map."""
+        try:
+            session = self.sessions.session(_key(request))
+            question = self._question(session, Inputs(*values))
+            if question is None:
+                return _html(hint_html(_missing(Inputs(*values)))), gr.Video(visible=False)
+            localizer = self.models.get(question.model)
+            out = self.sessions.result_path(session, f"{question.picture.stem}-soundspot.mp4")
+
+            def on_progress(share: float) -> None:
+                self.sessions.touch(session)
+                progress(share, desc="Making the video")
+
+            render_within_limits(localizer, question, out, self.limits, session.stop, on_progress)
+        except Stopped as error:
+            return _html(hint_html(str(error))), gr.Video(visible=False)
+        except Exception as error:
+            return _html(error_html(self._sentence(error))), gr.Video(visible=False)
+        return _html(""), gr.Video(str(out), visible=True)
+
+    def on_stop(self, request: gr.Request) -> None:
+        """Stop making the video."""
+        self.sessions.stop_work(_key(request))
+
+    def on_api_call(
+        self,
+        file: Upload,
+        sound: Upload,
+        at: object,
+        model: str | None,
+        compare: str | None,
+        own: Upload,
+        request: gr.Request,
+    ) -> tuple[dict[str, object], str]:
+        """Locate the sound of a video, or a sound in a picture.
+
+        Returns:
+            The numbers, and a picture.
+        """
+        try:
+            session = self.sessions.session(_key(request))
+            picture = self._claim(session, file)
+            if picture is None:
+                raise SoundspotError("expected a file: a video, or a picture and a sound")
+            question = Question(
+                picture,
+                self._claim(session, sound),
+                _seconds(at),
+                model or self.models.names[0],
+                compare or NOTHING,
+                self._claim(session, own),
+            )
+            answer = answer_question(self.models, question)
+            out = self.sessions.result_path(session, "where.png")
+            rows = [result.picture(answer.scale) for result in answer.results]
+            figures.write_picture(out, figures.stack(rows))
+        except Exception as error:
+            raise gr.Error(plain_error(self._sentence(error)), print_exception=False) from None
+        return answer.summary(), str(out)
+
+    def _question(self, session: Session, inputs: Inputs) -> Question | None:
+        """What the page asks; None while a file is missing."""
+        own = self._claim(session, inputs.own)
+        if inputs.kind == VIDEO:
+            video, sound = self._claim(session, inputs.video), None
+            if video is None:
+                return None
+            info = media.probe(video)
+            if info.kind != "video":
+                raise SoundspotError(f"{video.name} is not a video: use the other tab")
+            if not info.has_sound:
+                raise SoundspotError(f"{video.name} is a video without sound")
+        else:
+            video, sound = self._claim(session, inputs.picture), self._claim(session, inputs.sound)
+            if video is None or sound is None:
+                return None
+        return Question(video, sound, _seconds(inputs.at), inputs.model, inputs.compare, own)
+
+    def _claim(self, session: Session, upload: Upload) -> Path | None:
+        if upload is None:
+            return None
+        path = self.sessions.claim(session, Path(str(upload.get("path"))))
+        check_upload(path, self.limits)
+        return path
+
+    def _seconds(self, question: Question) -> float:
+        seconds = media.probe(question.heard).duration
+        if seconds is None:
+            raise SoundspotError(f"{question.heard.name} is not a sound file")
+        return seconds
+
+    def _draw(self, session: Session, overlays: Overlays, strength: float | int) -> list[Any]:
+        """Write the maps to files; the second picture is hidden if there is only one map."""
+        shown: list[Any] = []
+        for number, picture in enumerate(overlays.pictures(float(strength) / 100), start=1):
+            path = self.sessions.result_path(session, f"map-{number}.jpg")
+            media.write_jpeg(path, picture)
+            shown.append(gr.Image(str(path), visible=True))
+        return [*shown, gr.Image(None, visible=False)][:2]
+
+    def _sentence(self, error: Exception) -> str:
+        """The error as a sentence that reveals nothing about the server's folders."""
+        if not isinstance(error, SoundspotError):
+            log.error("unexpected error", exc_info=error)
+            return UNEXPECTED
+        inside = rf"{re.escape(str(self.sessions.root))}/[^/\s]+/([^/\s]+/(?=[^/\s]))?"
+        return re.sub(inside, "", str(error))
+
+
+def _key(request: gr.Request) -> str:
+    return str(request.session_hash)
+
+
+def _seconds(at: object) -> float | None:
+    """Check the moment, as programs may send anything."""
+    if at is None:
+        return None
+    if isinstance(at, bool) or not isinstance(at, int | float):
+        raise SoundspotError(f"expected a moment in seconds, got {at!r}")
+    return float(at)
+
+
+def _missing(inputs: Inputs) -> str:
+    if inputs.kind == VIDEO:
+        return "Drop, choose or record a video."
+    if inputs.picture is None and inputs.sound is None:
+        return "Add a picture and a sound."
+    return "Now add a sound." if inputs.sound is None else "Now add a picture."
+
+
+def _message_only(message: str) -> Outputs:
+    return Outputs._make((_html(message), gr.Column(visible=False), *[None] * 3, *[_html("")] * 3))
+
+
+def _html(text: str) -> gr.HTML:
+    """An HTML element, hidden if it is empty."""
+    return gr.HTML(text, visible=bool(text))

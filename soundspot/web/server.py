@@ -1,0 +1,118 @@
+"""Serve the page: gradio's launch, its settings, and the end of the server."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+
+from soundspot.common.errors import SoundspotError
+from soundspot.web.comparing import ServedModels, trained_models
+from soundspot.web.handlers import Handlers
+from soundspot.web.heap import limit_heaps
+from soundspot.web.layout import build_page
+from soundspot.web.limits import Limits
+from soundspot.web.markup import CSS
+from soundspot.web.middleware import RequestFilter
+from soundspot.web.sessions import SessionStore
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+FONT = ["system-ui", "sans-serif"]
+FONT_MONO = ["ui-monospace", "monospace"]
+
+
+@contextmanager
+def serving(
+    models: Sequence[str] = (), host: str = "127.0.0.1", port: int | None = None, **limits: Any
+) -> Iterator[str]:
+    """Serve the page while the context lasts.
+
+    Args:
+        models: Names or paths, the default first. Default: the trained models that ship.
+        host: Address to listen on.
+        port: Port to listen on. Default: a free one.
+        limits: Attributes of `Limits`.
+
+    Yields:
+        The address of the page.
+    """
+    limited = Limits(**limits)
+    served = ServedModels(tuple(models) or trained_models())
+    for name in served.names:
+        served.get(name)  # a model that cannot be loaded is reported now, not to a visitor
+    sessions = SessionStore(limited)
+    with _environment(sessions.root):
+        page = build_page(Handlers(served, limited, sessions))
+        try:
+            yield _launch(page, sessions, host, port)
+        finally:
+            page.close(verbose=False)
+            sessions.clear()
+
+
+def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None) -> str:
+    try:
+        _, url, _ = page.launch(
+            server_name=host,
+            server_port=port,
+            prevent_thread_lock=True,
+            quiet=True,
+            share=False,
+            show_error=False,
+            ssr_mode=False,
+            run_history=False,
+            enable_monitoring=False,
+            mcp_server=False,
+            pwa=False,
+            footer_links=[],
+            max_file_size=f"{sessions.limits.upload_mb}mb",
+            state_session_capacity=sessions.limits.visitors,
+            app_kwargs={"middleware": [Middleware(RequestFilter, sessions=sessions)]},
+            theme=gr.themes.Default(primary_hue="blue", font=FONT, font_mono=FONT_MONO),
+            css=CSS,
+        )
+    except (OSError, OverflowError) as error:
+        raise SoundspotError(
+            f"cannot listen on {host}:{port}: the port is taken, or the address is not one of this "
+            "computer; choose another --port or --host"
+        ) from error
+    return str(url)
+
+
+def serve_until_interrupted(
+    say: Callable[[str], None], host: str, port: int, models: Sequence[str], limits: dict[str, Any]
+) -> None:
+    """Serve the page until Ctrl+C or SIGTERM."""
+    limit_heaps()
+    with serving(models, host, port, **limits) as url:
+        say(f"soundspot: {url}")
+        if host not in LOOPBACK:
+            say("WARNING: anyone who can reach this computer can use the page.")
+        say("Stop with Ctrl+C.")
+        # The visitors' files must be removed, however the server is stopped.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+@contextmanager
+def _environment(root: Path) -> Iterator[None]:
+    """Replace the settings that gradio reads from the environment by those the page needs."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("GRADIO_")}
+    ours = {"GRADIO_TEMP_DIR": str(root), "GRADIO_ANALYTICS_ENABLED": "False"}
+    _replace_all(before, ours)
+    try:
+        yield
+    finally:
+        _replace_all(ours, before)
+
+
+def _replace_all(old: dict[str, str], new: dict[str, str]) -> None:
+    for name in old:
+        os.environ.pop(name, None)
+    os.environ.update(new)

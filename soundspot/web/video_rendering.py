@@ -1,0 +1,55 @@
+"""Make the video with the moving map, until it is done, stopped or over the limit."""
+
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.video import MAPS_PER_SECOND, Moment, render_video
+from soundspot.media import clips as media
+from soundspot.web.comparing import Question
+from soundspot.web.limits import Limits
+
+
+class Stopped(SoundspotError):
+    """The visitor no longer wants the video."""
+
+
+def render_within_limits(
+    localizer: Localizer,
+    question: Question,
+    out: Path,
+    limits: Limits,
+    stop: threading.Event,
+    on_progress: Callable[[float], object],
+) -> None:
+    """Write the video with the moving map.
+
+    Args:
+        localizer: The model.
+        question: Names the video and the sound.
+        out: The file to write.
+        limits: Checked again here, as a file may be longer than its header says.
+        stop: Set it to stop the work.
+        on_progress: Called with the share that is done, 0..1.
+    """
+    info = media.probe(question.picture)
+    if info.kind != "video":
+        raise SoundspotError("a moving heat map needs a video; a picture has a single map")
+    if not media.probe(question.heard).has_sound:
+        raise SoundspotError(f"{question.heard.name} has no sound to locate: choose another video")
+    total = max(1, math.ceil((info.duration or 0) * MAPS_PER_SECOND))
+
+    def note(moment: Moment) -> None:
+        if stop.is_set():
+            raise Stopped("Stopped: no video was made.")
+        if moment.at > limits.seconds:
+            raise SoundspotError(
+                f"{question.picture.name} is longer than the {limits.seconds:g} s that this page "
+                "accepts"
+            )
+        on_progress(min(1.0, (round(moment.at * MAPS_PER_SECOND) + 1) / total))
+
+    render_video(localizer, question.picture, out, audio=question.sound, note=note)
