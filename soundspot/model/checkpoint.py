@@ -35,7 +35,8 @@ class Card:
         config: The method's config as plain values.
         features: The encoders and views it was trained on.
         trained: False for a network whose heads were never trained.
-        epoch: After how many epochs.
+        epoch: After how many epochs it was saved.
+        step: After how many optimiser steps; 0 where that was not recorded.
         metrics: What was measured on the validation split when it was saved.
         provenance: Command, commit, seed, data fingerprint.
         calibration: "threshold" is the peak cosine that best tells, on validation data, sounds
@@ -49,6 +50,7 @@ class Card:
     features: FeatureSpec
     trained: bool = True
     epoch: int = 0
+    step: int = 0
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     calibration: dict[str, float] = field(default_factory=dict)

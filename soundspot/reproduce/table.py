@@ -116,7 +116,7 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
 
 def _of_seed(seed: int, folder: Path, run: Mapping[str, Any], one: Scored) -> dict[str, Any]:
     epochs = run["epochs"]
-    chosen = epochs[run["best_epoch"] - 1]
+    chosen = [line for line in epochs if line["best"]][-1]
     return {
         "seed": seed,
         "run": folder.name,

@@ -1,7 +1,7 @@
 """Batches: which pairs, views and sounds make up every step of every epoch.
 
-All of it follows from (seed, epoch, index), so any process can make any batch and a run that was
-stopped goes on exactly where it was.
+All of it follows from (seed, epoch, index), so any process can make any batch and an interrupted
+run resumes exactly where it was.
 
 Axes: b batch, c visual channels, h w grid, p audio patches, a audio channels.
 """
@@ -91,19 +91,26 @@ def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:
 
 
 def batches(
-    data: TrainingData, epoch: int, batch: int, start: int = 0, rank: int = 0, world: int = 1
+    data: TrainingData,
+    epoch: int,
+    batch: int,
+    start: int = 0,
+    stop: int | None = None,
+    rank: int = 0,
+    world: int = 1,
 ) -> Iterator[Batch]:
-    """The batches of an epoch, each read while the one before it is learned from.
+    """The batches of an epoch, each read while the model learns from the one before it.
 
     Args:
         data: What to draw from.
         epoch: Which epoch.
         batch: Pairs a step over all processes.
         start: First step wanted.
+        stop: The step before which to end; default: the end of the epoch.
         rank: This process takes every world-th pair of each batch.
         world: Number of processes.
     """
-    steps = range(start, steps_per_epoch(data, batch))
+    steps = range(start, steps_per_epoch(data, batch) if stop is None else stop)
     places = [np.arange(step * batch, (step + 1) * batch)[rank::world] for step in steps]
     yield from _prefetched(_maker(data, epoch), places)
 

@@ -1,20 +1,18 @@
-"""The training loop on one page: draw, forward, backward, step; validate, keep the best, go on.
+"""The training loop on one page: draw, forward, backward, step; validate, keep the best.
 
-A run is a folder: recipe.json, log.jsonl (a line an epoch), best.safetensors + .json, last.*,
-state.pt, from which an interrupted run goes on with the very same numbers, and at the end
-result.json, small enough to be committed.
+Training is counted in optimiser steps. A run is a folder: recipe.json, log.jsonl (one line per
+validation), best.safetensors + .json, last.*, state.pt, from which an interrupted run resumes with
+exactly the same numbers, and at the end result.json, small enough to be committed.
 """
 
 import json
 import math
-import pickle
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import write_text
 from soundspot.data.pair_set import PairSet
 from soundspot.features.cache import FeatureCache, cache_folder, load_encoders
 from soundspot.model import checkpoint
@@ -49,43 +47,32 @@ from soundspot.training.recipe import (
     read_stored,
     uses_batch_statistics,
 )
+from soundspot.training.state import TrainState, load_state, save_state
 
 Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
 STATE = "state.pt"
 LOG = "log.jsonl"
 
 
-@dataclass
-class TrainState:
-    """How far a run has come; saved with its state."""
-
-    epoch: int = 0
-    step: int = 0
-    best_epoch: int = 0
-    best_score: float = -math.inf
-    seconds: float = 0.0
-    totals: dict[str, float] = field(default_factory=dict)
-
-
 def train(
     recipe: Recipe,
     run: Path,
     validate: Validate,
-    on_epoch: Callable[[Path], None] = lambda run: None,
+    on_validation: Callable[[Path], None] = lambda run: None,
     stop_after: int | None = None,
 ) -> TrainState:
-    """Train a recipe, or go on with it where its run folder stopped.
+    """Train a recipe, or resume it from its run folder.
 
     Args:
         recipe: The experiment.
-        run: Where everything goes.
+        run: Folder for everything the run writes.
         validate: Scores the model on the validation split of a set with boxes: "ciou", "auc" and,
             where there are duets, "duets". Not called when train.select is "loss".
-        on_epoch: Called by the first process after every epoch, to draw curves.
-        stop_after: End this call after so many epochs in all, as if interrupted.
+        on_validation: Called by rank 0 after every validation, to draw curves.
+        stop_after: Return after this many validations in all, as if interrupted.
     """
     with join_world() as world:
-        running = _Run(recipe, run, validate, on_epoch, world)
+        running = _Run(recipe, run, validate, on_validation, world)
         try:
             return running.go(stop_after)
         finally:
@@ -100,18 +87,19 @@ class _Run:
         recipe: Recipe,
         run: Path,
         validate: Validate,
-        on_epoch: Callable[[Path], None],
+        on_validation: Callable[[Path], None],
         world: World,
     ) -> None:
         self.recipe, self.config, self.run, self.world = recipe, recipe.train, run, world
-        self.validate, self.on_epoch = validate, on_epoch
+        self.validate, self.on_validation = validate, on_validation
         self.console = Console(stderr=True, quiet=not world.first)
         self.pairs = PairSet.open(recipe.pairs)
         spec = recipe.features
         self.cache = FeatureCache.open(cache_folder(self.pairs, spec), self.pairs, spec)
         encoders = None if spec.views else load_encoders(spec, world.device)
         self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
-        self.steps = steps_per_epoch(self.data, self.config.batch)
+        self.steps_per_epoch = steps_per_epoch(self.data, self.config.batch)
+        self.total_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
         check_share(self.config.batch, world)
         check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
@@ -119,7 +107,7 @@ class _Run:
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
         self.optimiser = make_optimiser(self.method, self.config)
-        self.progress = TrainState()
+        self.state = TrainState()
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.interrupted = False
         self.lock = FileLock(run / ".lock")
@@ -133,24 +121,41 @@ class _Run:
             self.console.print("the statistics of the cross-modal term are per process too")
 
     def go(self, stop_after: int | None) -> TrainState:
-        """Epochs until the last, until patience ends, or until interrupted."""
+        """Train until the last step, until patience runs out, or until interrupted."""
         with self._signals():
-            while self.progress.epoch < self.config.epochs and not self._patience_is_out():
-                if stop_after is not None and self.progress.epoch >= stop_after:
-                    return self.progress
-                self._epoch()
+            while self._unfinished() and not self._out_of_patience():
+                if stop_after is not None and self.state.validations >= stop_after:
+                    return self.state
+                self._train_until(self._next_validation())
+                self._end_of_round()
+                self._stop_if_interrupted()
             if self.world.first:
                 self._write_result()
         self.console.print(
-            f"best epoch {self.progress.best_epoch} by {self.config.select}: "
+            f"best step {self.state.best_step} by {self.config.select}: "
             f"{self.run / 'best.safetensors'}",
             soft_wrap=True,
         )
-        return self.progress
+        return self.state
+
+    def _unfinished(self) -> bool:
+        return self.state.step < self.total_steps or self.state.counted > 0
+
+    def _next_validation(self) -> int:
+        """The step after which to validate: the end of the epoch unless the recipe says so."""
+        every = self.config.validate_every or self.steps_per_epoch
+        last = self.state.step - self.state.counted  # a run may stop just before it validates
+        return min((last // every + 1) * every, self.total_steps)
+
+    @property
+    def _epoch(self) -> int | float:
+        """Epochs done; a whole number unless validation comes in mid-epoch."""
+        whole, rest = divmod(self.state.step, self.steps_per_epoch)
+        return round(self.state.step / self.steps_per_epoch, 2) if rest else whole
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and termination wait for the end of the step: a state is never half a step."""
+        """Let Ctrl-C and termination wait for the end of the step."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -169,42 +174,40 @@ class _Run:
         if not self.interrupted:
             return
         self._save_state()
-        self.console.print(f"saved; the same command goes on from {self.run / STATE}")
+        self.console.print(f"saved; the same command resumes from {self.run / STATE}")
         raise KeyboardInterrupt
 
-    def _epoch(self) -> None:
-        began, before = time.monotonic(), self.progress.seconds
+    def _train_until(self, last_step: int) -> None:
+        began, before = time.monotonic(), self.state.seconds
         saved = began
         self.called.train()
         with self._bar() as bar:
-            task = bar.add_task("", total=self.steps, completed=self.progress.step, loss="")
-            for batch in batches(
-                self.data,
-                self.progress.epoch,
-                self.config.batch,
-                self.progress.step,
-                self.world.rank,
-                self.world.size,
-            ):
+            task = bar.add_task("", total=self.total_steps, completed=self.state.step, loss="")
+            for batch in self._batches(last_step):
                 loss = self._step(batch)
-                self.progress.step += 1
                 bar.update(task, advance=1, loss=f"loss {loss:.4f}")
                 now = time.monotonic()
-                self.progress.seconds = before + now - began
+                self.state.seconds = before + now - began
                 if now - saved > 60 * self.config.save_minutes:
                     self._save_state()
                     saved = now
                 self._stop_if_interrupted()
-        self._end_of_epoch()
-        self._stop_if_interrupted()
+
+    def _batches(self, last_step: int) -> Iterator[Batch]:
+        """The batches from the current step up to `last_step`, across epochs."""
+        while self.state.step < last_step:
+            epoch, start = divmod(self.state.step, self.steps_per_epoch)
+            stop = min(self.steps_per_epoch, start + last_step - self.state.step)
+            yield from batches(
+                self.data, epoch, self.config.batch, start, stop, self.world.rank, self.world.size
+            )
 
     def _on_device(self, batch: Batch) -> Batch:
         return Batch(*(tensor.to(self.world.device, non_blocking=True) for tensor in batch))
 
     def _step(self, batch: Batch) -> float:
         device = self.world.device
-        done = self.progress.epoch + self.progress.step / self.steps
-        set_rates(self.optimiser, self.config, done / self.config.epochs)
+        set_rates(self.optimiser, self.config, self.state.step / self.total_steps)
         self.optimiser.zero_grad(set_to_none=True)
         amp = self.config.amp and device.type == "cuda"
         with torch.autocast(device.type, torch.bfloat16, enabled=amp):
@@ -213,45 +216,52 @@ class _Run:
         if not math.isfinite(loss):
             kept = f" (the state of an earlier step is kept in {self.run})" if self._saved() else ""
             raise SoundspotError(
-                f"the loss is {loss} in epoch {self.progress.epoch + 1}, step "
-                f"{self.progress.step + 1}; lower train.lr and train.lr_heads{kept}"
+                f"the loss is {loss} in step {self.state.step + 1}; "
+                f"lower train.lr and train.lr_heads{kept}"
             )
         output.loss.backward()
         self.optimiser.step()
         self.average.update(self.method)
         for name, value in {"loss": output.loss.detach(), **output.report}.items():
-            self.progress.totals[name] = self.progress.totals.get(name, 0.0) + value.item()
+            self.state.totals[name] = self.state.totals.get(name, 0.0) + value.item()
+        self.state.step += 1
+        self.state.counted += 1
         return loss
 
     def _saved(self) -> bool:
         return (self.run / STATE).exists()
 
-    def _end_of_epoch(self) -> None:
-        progress = self.progress
-        line: dict[str, Any] = {"epoch": progress.epoch + 1}
-        means = {name: total / self.steps for name, total in progress.totals.items()}
+    def _end_of_round(self) -> None:
+        """Validate, keep the best, write the log; the state comes last.
+
+        A kill before the state is written repeats the round, and resuming cuts the log.
+        """
+        state = self.state
+        line: dict[str, Any] = {"epoch": self._epoch, "step": state.step}
+        means = {name: total / state.counted for name, total in state.totals.items()}
         line |= {f"train_{k}": v for k, v in mean_over_world(means, self.world).items()}
         with self.average.applied(self.method):
             self.method.eval()
-            found = self._validation() if self.world.first else {}
-            # One judgement for all: running statistics of batch norm may differ by process.
-            line |= {f"val_{k}": v for k, v in broadcast_from_rank0(found, self.world).items()}
+            scores = self._validation() if self.world.first else {}
+            # One verdict for all ranks: their running batch-norm statistics may differ.
+            scores = broadcast_from_rank0(scores, self.world)
+            line |= {f"val_{k}": v for k, v in scores.items()}
             score = self._score(line)
-            progress.epoch, progress.step, progress.totals = progress.epoch + 1, 0, {}
-            better = score > progress.best_score
+            state.validations, state.totals, state.counted = state.validations + 1, {}, 0
+            better = score > state.best_score
             if better:
-                progress.best_score, progress.best_epoch = score, progress.epoch
-            line |= {"seconds": round(progress.seconds, 2), "best": better}
+                state.best_score, state.best_step = score, state.step
+                state.best_validation = state.validations
+            line |= {"seconds": round(state.seconds, 2), "best": better}
             if self.world.first:
                 self._save_model("last", line)
                 if better:
                     self._save_model("best", line)
-        progress.seconds = 0.0
-        # The state comes last: a kill before it repeats the epoch, and resuming cuts the log.
+        state.seconds = 0.0
         if self.world.first:
             with (self.run / LOG).open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
-            self.on_epoch(self.run)
+            self.on_validation(self.run)
         self._save_state()
         self._say(line)
 
@@ -260,55 +270,53 @@ class _Run:
             return self.validate(self.method, self.cache, self.pairs)
         data = TrainingData(self.pairs, "val", self.cache, self.data.encoders, self.config.seed)
         with torch.no_grad():
-            found = [
+            losses = [
                 (len(batch.cls), self.method(self._on_device(batch)).loss.item())
                 for batch in whole_split(data, self.config.batch)
             ]
-        return {"loss": sum(n * loss for n, loss in found) / sum(n for n, _ in found)}
+        return {"loss": sum(n * loss for n, loss in losses) / sum(n for n, _ in losses)}
 
     def _score(self, line: dict[str, Any]) -> float:
         names = [f"val_{name}" for name in self.config.select.split("+")]
         sign = -1 if self.config.select == "loss" else 1
         return sign * sum(float(line[name]) for name in names) / len(names)
 
-    def _patience_is_out(self) -> bool:
-        waited = self.progress.epoch - self.progress.best_epoch
-        return 0 < self.config.patience <= waited and self.progress.epoch > 0
+    def _out_of_patience(self) -> bool:
+        waited = self.state.validations - self.state.best_validation
+        return 0 < self.config.patience <= waited
 
     def _save_model(self, name: str, line: dict[str, Any]) -> None:
         card = checkpoint.Card(
             method=self.recipe.method,
             config=self.recipe.model,
             features=self.recipe.features,
-            epoch=self.progress.epoch,
+            epoch=int(self._epoch),
+            step=self.state.step,
             metrics={k: v for k, v in line.items() if k.startswith("val_")},
             provenance=self.provenance,
         )
         checkpoint.save(self.run / f"{name}.safetensors", self.method, card)
 
     def _write_result(self) -> None:
-        """The small file to keep of a run: who made it, and its course."""
+        """The small file to keep of a run: what made it, and its log."""
         lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
+        log = [json.loads(line) for line in lines]
         result = {
             "provenance": self.provenance,
             "recipe": to_dict(self.recipe),
-            "best_epoch": self.progress.best_epoch,
-            "best_score": self.progress.best_score,
-            "epochs": [json.loads(line) for line in lines],
+            "steps": self.state.step,
+            "steps_per_epoch": self.steps_per_epoch,
+            "best_step": self.state.best_step,
+            "best_epoch": log[self.state.best_validation - 1]["epoch"],
+            "best_score": self.state.best_score,
+            "epochs": log,
         }
         write_text(self.run / "result.json", json.dumps(result, indent=1) + "\n")
 
     def _save_state(self) -> None:
-        if not self.world.first:
-            return
-        state = {
-            "method": self.method.state_dict(),
-            "average": self.average.state,
-            "optimiser": self.optimiser.state_dict(),
-            "progress": vars(self.progress),
-        }
-        with atomic_write(self.run / STATE) as part:
-            torch.save(state, part)
+        if self.world.first:
+            parts = self.method, self.average, self.optimiser
+            save_state(self.run / STATE, self.state, *parts)
 
     def _claim_folder(self) -> None:
         """Start a new run folder or load the state of the run that is in it."""
@@ -322,32 +330,21 @@ class _Run:
         if stored.exists():
             check_same(read_stored(stored), self.recipe, self.run)
         if self._saved():
-            self._load_state()
+            parts = self.method, self.average, self.optimiser
+            device, steps = self.world.device, self.steps_per_epoch
+            self.state = load_state(self.run / STATE, *parts, device, steps)
+            self.console.print(f"resuming after step {self.state.step}")
         if not self.world.first:
             return
         write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")
         log = self.run / LOG  # a kill may have left a line whose state was never saved
         if log.exists():
             lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-            write_text(log, "".join(lines[: self.progress.epoch]))
-
-    def _load_state(self) -> None:
-        path = self.run / STATE
-        try:
-            state = torch.load(path, map_location=self.world.device, weights_only=True)
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise SoundspotError(f"{path} is damaged; delete {self.run} to start again") from error
-        self.method.load_state_dict(state["method"])
-        self.average.state = state["average"]
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.progress = TrainState(**state["progress"])
-        self.console.print(
-            f"going on from epoch {self.progress.epoch + 1}, step {self.progress.step + 1}"
-        )
+            write_text(log, "".join(lines[: self.state.validations]))
 
     def _bar(self) -> Progress:
         return Progress(
-            TextColumn(f"epoch {self.progress.epoch + 1}/{self.config.epochs}"),
+            TextColumn("step"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[loss]}"),
@@ -359,9 +356,11 @@ class _Run:
 
     def _say(self, line: dict[str, Any]) -> None:
         numbers = "  ".join(
-            f"{k} {v:.4f}" for k, v in line.items() if isinstance(v, float) and k != "seconds"
+            f"{k} {v:.4f}"
+            for k, v in line.items()
+            if isinstance(v, float) and k not in ("epoch", "seconds")
         )
         mark = "  *" if line["best"] else ""
         self.console.print(
-            f"epoch {line['epoch']}  {numbers}  {line['seconds']:.0f} s{mark}", soft_wrap=True
+            f"step {line['step']}  {numbers}  {line['seconds']:.0f} s{mark}", soft_wrap=True
         )

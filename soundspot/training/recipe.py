@@ -19,25 +19,29 @@ class TrainConfig:
     """How to optimise.
 
     Attributes:
-        epochs: At most this many.
-        batch: Pairs a step, over all processes together.
+        epochs: Passes over the training pairs, at most.
+        steps: Optimiser steps at most, in place of epochs; 0 leaves it to epochs.
+        validate_every: Steps between validations; 0 validates after every epoch.
+        batch: Pairs per step, over all processes together.
         lr_heads: lr_1 of Table S1, for the projection and prediction MLPs.
         lr: lr_2 of Table S1, for everything else.
         weight_decay: Of AdamW; a_l and b_l of the PCM have none.
         betas: Of AdamW.
-        schedule: How the learning rates go over the epochs.
-        seed: Of the weights, of the order, of views and of drawn sounds.
-        select: The validation number that chooses the best epoch: higher is better, but for the
-            loss. "ciou+duets" is the mean of both.
-        patience: Stop after this many epochs without a better one; 0 never stops early.
-        average: Weight of the past in a moving average of the weights that is validated and saved
-            instead of the weights themselves; 0 is off.
-        save_minutes: A resumable state is written at least this often.
+        schedule: How the learning rates change over the training.
+        seed: Of the weights, the order, the views and the drawn sounds.
+        select: The validation score that chooses the best weights: higher is better, except for
+            the loss. "ciou+duets" is the mean of both.
+        patience: Stop after this many validations without a better one; 0 never stops early.
+        average: Momentum of a moving average of the weights, which is validated and saved in place
+            of the weights themselves; 0 is off.
+        save_minutes: Write a resumable state at least this often.
         amp: bfloat16 autocast, on CUDA only.
         compile: Run the method through torch.compile.
     """
 
     epochs: int = 100
+    steps: int = 0
+    validate_every: int = 0
     batch: int = 256
     lr_heads: float = 2e-3
     lr: float = 5e-4
@@ -56,6 +60,8 @@ class TrainConfig:
         """Refuse what cannot train."""
         if self.epochs < 1 or self.batch < 2:
             raise ValueError(f"epochs={self.epochs}, batch={self.batch}: at least 1 and 2")
+        if min(self.steps, self.validate_every) < 0:
+            raise ValueError("steps and validate_every must not be negative")
         if min(self.lr, self.lr_heads) <= 0 or min(self.weight_decay, self.patience) < 0:
             raise ValueError(
                 "learning rates must be positive, weight_decay and patience not negative"
@@ -150,8 +156,9 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
 
 
 def check_same(stored: Recipe, asked: Recipe, run: Path) -> None:
-    """Refuse to continue a run under another recipe; more epochs are the one allowed change."""
-    if replace(stored, train=replace(stored.train, epochs=asked.train.epochs)) != asked:
+    """Refuse to resume a run under another recipe; only its length may change."""
+    train = replace(stored.train, epochs=asked.train.epochs, steps=asked.train.steps)
+    if replace(stored, train=train) != asked:
         raise SoundspotError(
-            f"{run} holds a run of another recipe; give another --out folder, or delete it"
+            f"{run} holds a run of another recipe; choose another --out folder, or delete it"
         )

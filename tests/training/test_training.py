@@ -198,10 +198,51 @@ def test_killed_in_mid_epoch_it_goes_on_to_the_same_losses(encoded, tmp_path, na
 def test_the_best_epoch_is_kept_and_patience_ends_the_run(encoded, tmp_path):
     plan = recipe(encoded, epochs=9, patience=2)
     done = train(plan, tmp_path, scores(0.1, 0.4, 0.2, 0.3, 0.9))
-    assert (done.epoch, done.best_epoch, done.best_score) == (4, 2, 0.4)
+    assert (done.validations, done.step) == (4, 8)
+    assert (done.best_validation, done.best_step, done.best_score) == (2, 4, 0.4)
     _, card = checkpoint.load(tmp_path)
-    assert (card.epoch, card.metrics) == (2, {"val_ciou": 0.4})
+    assert (card.epoch, card.step, card.metrics) == (2, 4, {"val_ciou": 0.4})
     assert card.provenance["data"] == "tiny"
+
+
+def test_steps_and_validations_are_counted_across_epochs(encoded, tmp_path):
+    """Two steps per epoch; validated every third step and at the end."""
+    plan = recipe(encoded, steps=7, validate_every=3)
+    done = train(plan, tmp_path, scores(0.1, 0.4, 0.2))
+    lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(line["step"], line["epoch"]) for line in lines] == [(3, 1.5), (6, 3), (7, 3.5)]
+    assert (done.step, done.best_step) == (7, 6)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert (result["steps"], result["steps_per_epoch"], result["best_step"]) == (7, 2, 6)
+
+
+def test_validating_more_often_does_not_change_the_training(encoded, tmp_path):
+    train(recipe(encoded, epochs=3), tmp_path / "epochs", flat)
+    train(recipe(encoded, steps=6, validate_every=1), tmp_path / "steps", flat, stop_after=3)
+    train(recipe(encoded, steps=6, validate_every=1), tmp_path / "steps", flat)
+    by_step = losses(tmp_path / "steps")
+    assert [(a + b) / 2 for a, b in zip(by_step[::2], by_step[1::2], strict=True)] == pytest.approx(
+        losses(tmp_path / "epochs"), rel=1e-6
+    )
+
+
+def test_a_state_from_before_steps_were_counted_resumes(encoded, tmp_path):
+    train(recipe(encoded), tmp_path / "whole", flat)
+    train(recipe(encoded), tmp_path / "old", flat, stop_after=2)
+    path = tmp_path / "old" / "state.pt"
+    state = torch.load(path, weights_only=True)
+    state["progress"] = {
+        "epoch": 2,
+        "step": 0,
+        "best_epoch": 1,
+        "best_score": 0.5,
+        "seconds": 0.0,
+        "totals": {},
+    }
+    torch.save(state, path)
+    done = train(recipe(encoded), tmp_path / "old", flat)
+    assert (done.step, done.best_step) == (6, 2)
+    assert losses(tmp_path / "old") == losses(tmp_path / "whole")
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +353,7 @@ def test_another_recipe_does_not_continue_a_run(encoded, tmp_path):
 
 
 def test_a_loss_that_is_not_a_number_stops_with_a_sentence(encoded, tmp_path):
-    with pytest.raises(SoundspotError, match="the loss is nan in epoch 1.*lower train.lr"):
+    with pytest.raises(SoundspotError, match="the loss is nan in step 2.*lower train.lr"):
         train(recipe(encoded, lr=1e30, lr_heads=1e30), tmp_path, flat)
 
 
