@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import numpy as np
-from web_media import result
 
 from soundspot.media import clips as media
 from soundspot.web.markup import error_html, hint_html, result_html
 from soundspot.web.waveform import COLUMNS, read_columns, waveform_svg
+from web_media import result
 
 
 def test_the_waveform_shows_where_it_is_loud(tmp_path: Path):

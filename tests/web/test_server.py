@@ -11,7 +11,6 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from web_media import BARKS, FRAME, write_clip
 
 from soundspot import cli
 from soundspot.common.errors import SoundspotError
@@ -19,6 +18,7 @@ from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
 from soundspot.media import clips as media
 from soundspot.web.comparing import ServedModels
 from soundspot.web.sessions import SessionStore
+from web_media import BARKS, FRAME, write_clip
 
 DOCS = Path(__file__).parents[2] / "docs" / "web.md"
 

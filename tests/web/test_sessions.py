@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from web_media import write_clip
 
 from soundspot.common.errors import SoundspotError
 from soundspot.web.limits import Limits, check_upload
 from soundspot.web.sessions import SessionStore
+from web_media import write_clip
 
 
 class Clock:
