@@ -44,7 +44,7 @@ def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     assert main([*command[:3], "/proc/none", *command[4:]]) == 2
     assert "/proc/none" in capsys.readouterr().err
     assert main(command) == 0
-    assert "best epoch" in capsys.readouterr().err
+    assert "best step" in capsys.readouterr().err
     result = json.loads((run / "result.json").read_text())
     assert len(result["epochs"]) == 2
     assert {"val_ciou", "val_auc", "val_duets"} <= set(result["epochs"][0])
