@@ -324,11 +324,10 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import write_ids
-    from soundspot.evaluation.leaks import describe, find_leaks
+    from soundspot.evaluation.audit import describe_leaks, find_leaks, write_ids
 
     found = find_leaks(train_list, benchmark, annotations, train_data, data)
-    _say(describe(found, train_list, benchmark))
+    _say(describe_leaks(found, train_list, benchmark))
     if out is not None:
         write_ids(out, found.clean_train)
         _say(f"clean list: {out}")

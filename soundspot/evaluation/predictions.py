@@ -20,8 +20,9 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders.views import evaluation_view
-from soundspot.evaluation import benchmarks, trivial
-from soundspot.evaluation.benchmarks import Benchmark, Item
+from soundspot.evaluation import trivial
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import Benchmark, load_benchmark
 from soundspot.evaluation.validation import side_of
 from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
 from soundspot.inference.localizer import Localizer
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 class Scene:
     """An item of a benchmark with its media in the pair set, None where there is no pair set."""
 
-    item: Item
+    item: BenchmarkItem
     frame: str | None = None
     audio: str | None = None
 
@@ -71,7 +72,7 @@ def find_scenes(
         raise SoundspotError(
             f"{benchmark.name} needs {needs}the folder of its annotation files (--annotations)"
         )
-    items = benchmarks.load(benchmark.name, annotations)
+    items = load_benchmark(benchmark.name, annotations)
     if pairs is None:
         return [Scene(item) for item in items], {}
     known = {pair.id: pair for pair in pairs.pairs}
@@ -97,7 +98,9 @@ def own_truth(pairs: PairSet, split: str) -> list[Scene]:
                 f"it has no {'boxes' if pair.boxes is None else 'sound of its own'}"
             )
         side = None if pair.group is None else side_of(pair)
-        item = Item(pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side)
+        item = BenchmarkItem(
+            pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side
+        )
         scenes.append(Scene(item, pair.frame, pair.audio))
     return scenes
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from soundspot.evaluation import trivial
-from soundspot.evaluation.benchmarks import Item
+from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
 from soundspot.evaluation.listening import (
     correlation_across_sounds,
@@ -95,7 +95,7 @@ def baselines(truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None) 
 
 
 def rows_of(
-    one: Contender, benchmark: str, items: Sequence[Item], truths: Truths, lost: int
+    one: Contender, benchmark: str, items: Sequence[BenchmarkItem], truths: Truths, lost: int
 ) -> list[Row]:
     """The lines of one contender, one a protocol; `lost` pairs were not evaluated."""
     groups = [item.group for item in items if item.group is not None]
@@ -137,7 +137,10 @@ def _units(
 
 
 def _listening(
-    maps: Float[np.ndarray, "n h w"], items: Sequence[Item], groups: Sequence[str], truths: Truths
+    maps: Float[np.ndarray, "n h w"],
+    items: Sequence[BenchmarkItem],
+    groups: Sequence[str],
+    truths: Truths,
 ) -> dict[str, float]:
     """Does it listen? Each measure with its interval over groups."""
     sides = [item.side for item in items if item.side is not None]

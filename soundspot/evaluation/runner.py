@@ -19,7 +19,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import absence, predictions, rows
 from soundspot.evaluation.absence import Absence
-from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find, flaws
+from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find_benchmark, find_flaws
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import Truths
 from soundspot.evaluation.predictions import Encoded, Features, SavedMaps, Scene
@@ -108,7 +108,9 @@ class Evaluation:
 
 def evaluate(job: Job) -> Evaluation:
     """Run a job; bad names and folders are refused before any model is loaded."""
-    chosen = list({find(name).name: find(name) for name in job.benchmarks}.values())
+    chosen = list(
+        {find_benchmark(name).name: find_benchmark(name) for name in job.benchmarks}.values()
+    )
     if not chosen:
         raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
     check_weight(job.guidance)
@@ -205,7 +207,7 @@ def run(
         scenes=tuple(visible),
         missing=missing,
         evaluated=len(scenes),
-        flaws=flaws(items),
+        flaws=find_flaws(items),
         truths=truths,
         contenders=tuple(made),
         rows=tuple(

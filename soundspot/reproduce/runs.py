@@ -21,8 +21,7 @@ from soundspot.common.config import from_dict, non_defaults
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
-from soundspot.evaluation.benchmarks import Benchmark
-from soundspot.evaluation.benchmarks import find as find_benchmark
+from soundspot.evaluation.benchmarks import Benchmark, find_benchmark
 from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import Truths

@@ -8,7 +8,8 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import absence, predictions
 from soundspot.evaluation.absence import Detections, draw_negative_sounds, f1_at, of_extended
-from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Item
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import LOST, SavedMaps, Scene, find_scenes
 from soundspot.evaluation.runner import Job, evaluate
@@ -138,8 +139,8 @@ def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):
 
 
 def test_media_are_found_by_id(monkeypatch, tmp_path, tiny_pairs):
-    items = [Item(id, id, id, (BOX,)) for id in ("val-0", "elsewhere")]
-    items.append(Item("val-1+val-2", "val-1", "val-2", ()))
+    items = [BenchmarkItem(id, id, id, (BOX,)) for id in ("val-0", "elsewhere")]
+    items.append(BenchmarkItem("val-1+val-2", "val-1", "val-2", ()))
     toy = Benchmark("toy", "Toy", "pairs", 3, 1, lambda folder: items)
     monkeypatch.setitem(BENCHMARKS, "toy", toy)
     scenes, missing = find_scenes(toy, tiny_pairs, tmp_path)
@@ -178,7 +179,9 @@ def test_f1_at_a_threshold_by_hand():
 
 def test_strangers_are_of_another_class():
     classes = ["cat", "dog", "cat", "cow", "dog", "cat", "cow"]
-    scenes = [Scene(Item(str(i), "f", c, (BOX,), c), "f", c) for i, c in enumerate(classes)]
+    scenes = [
+        Scene(BenchmarkItem(str(i), "f", c, (BOX,), c), "f", c) for i, c in enumerate(classes)
+    ]
     strangers = draw_negative_sounds(scenes)
     assert [stranger is None for stranger in strangers] == [i % 2 == 1 for i in range(7)]
     assert all(a != b for a, b in zip(strangers, classes, strict=True))
