@@ -103,10 +103,9 @@ def evaluate(
         'evaluated 5 of 331 pairs'
     """
     from soundspot.evaluation.report import write as report
-    from soundspot.evaluation.runner import Job
-    from soundspot.evaluation.runner import evaluate as run
+    from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
-    job = Job(
+    request = EvaluationRequest(
         tuple(benchmarks),
         tuple(str(model) for model in models),
         None if data is None else Path(data),
@@ -117,7 +116,7 @@ def evaluate(
     )
     if out is not None:
         report.check_folder(Path(out))
-    done = run(job)
+    done = run_evaluation(request)
     if out is not None:
         report.write(done, Path(out))
     return done

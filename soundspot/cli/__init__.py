@@ -241,19 +241,23 @@ def evaluate(
         guidance: Weight of object guidance: each model is also scored with its map blended with
             what stands out of the picture.
     """
+    from soundspot import evaluate as run_evaluation
     from soundspot.evaluation.report import write as report
-    from soundspot.evaluation.runner import Job
-    from soundspot.evaluation.runner import evaluate as run
 
     if trivial and (models or maps):
         raise SoundspotError("--trivial is for the baselines alone; they stand in every report")
-    if out is not None:
-        report.check_folder(out)
-    job = Job(tuple(benchmark), models, data, annotations, tuple(maps or ()), cycles, guidance)
-    done = run(job)
+    done = run_evaluation(
+        models,
+        benchmark,
+        data=data,
+        annotations=annotations,
+        maps=maps or (),
+        cycles=cycles,
+        guidance=guidance,
+        out=out,
+    )
     report.show(done)
     if out is not None:
-        report.write(done, out)
         _say(f"report: {out / 'report.html'}")
 
 
@@ -389,10 +393,10 @@ def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> N
     calibration = None
     if calibrate is not None:
         from soundspot.data.pair_set import PairSet
-        from soundspot.evaluation import absence
-        from soundspot.inference.localizer import load
+        from soundspot.evaluation.no_visible_source import calibrate as choose_threshold
+        from soundspot.evaluation.predictions import open_model
 
-        calibration = absence.calibrate(load(source), PairSet.open(calibrate))
+        calibration = choose_threshold(open_model(source), PairSet.open(calibrate))
     checkpoint.export(source, target, calibration)
     _say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 

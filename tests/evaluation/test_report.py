@@ -13,7 +13,7 @@ from soundspot.evaluation.report import write as report
 from soundspot.evaluation.report.charts import Series, _ticks, line_chart, pair_picture
 from soundspot.evaluation.report.page import extremes
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
-from soundspot.evaluation.runner import Job, evaluate
+from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def evaluation(tmp_path_factory, tiny_pairs):
             np.save(root / name / f"{pair.id}.npy", shown)
     folders = (root / "perfect", root / "<b>turned")
     names = ("escvoc-val", "escvoc-duets-val")
-    done = evaluate(Job(names, data=tiny_pairs.root, maps=folders))
+    done = run_evaluation(EvaluationRequest(names, data=tiny_pairs.root, maps=folders))
     first = done.results[0]
     perfect = first.contenders[0]
     passes = np.stack([1 - perfect.maps, perfect.maps, perfect.maps])

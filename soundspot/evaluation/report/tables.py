@@ -95,8 +95,8 @@ def headline_tables(result: Result) -> list[Table]:
     tables = [_scores(result)]
     if any("peak_side" in row.listening for row in result.rows):
         tables.append(_listening(result))
-    if result.absences:
-        tables.append(_absences(result))
+    if result.source_detections:
+        tables.append(_source_detections(result))
     if result.comparisons:
         tables.append(_comparisons(result))
     return tables
@@ -165,18 +165,18 @@ def _measure(values: Mapping[str, float], key: str) -> str:
     return f"{percent(middle)}\n{_range(low, high)}"
 
 
-def _absences(result: Result) -> Table:
+def _source_detections(result: Result) -> Table:
     rows = [
         (
-            one.model,
-            one.negatives,
-            f"{one.found.positives:,} + {one.found.negatives:,}",
-            percent(one.found.ap),
-            f"{percent(one.found.max_f1)}\nat {one.found.threshold:.3f}",
-            "–" if one.f1 is None else f"{percent(one.f1)}\nat {one.calibrated:.3f}",
-            percent(one.found.loc_acc),
+            row.model,
+            row.negatives,
+            f"{row.scores.positives:,} + {row.scores.negatives:,}",
+            percent(row.scores.ap),
+            f"{percent(row.scores.max_f1)}\nat {row.scores.threshold:.3f}",
+            "–" if row.f1 is None else f"{percent(row.f1)}\nat {row.calibrated:.3f}",
+            percent(row.scores.loc_acc),
         )
-        for one in result.absences
+        for row in result.source_detections
     ]
     note = (
         "Pairs with a visible source and pairs without, told apart by the peak of the map: average "

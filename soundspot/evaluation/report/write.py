@@ -54,7 +54,7 @@ def check_folder(folder: Path) -> None:
 
 def provenance(evaluation: Evaluation) -> dict[str, Any]:
     """What anyone needs to get the same numbers again."""
-    job = evaluation.job
+    request = evaluation.request
     sets = {r.pairs.root: r.pairs for r in evaluation.results if r.pairs is not None}
     data = "; ".join(f"{root}, {pairs.fingerprint()[:16]}" for root, pairs in sets.items())
     return {
@@ -63,7 +63,7 @@ def provenance(evaluation: Evaluation) -> dict[str, Any]:
         "commit": git_commit(),
         "numpy": np.__version__,
         "data (folder, fingerprint)": data or "none",
-        "annotations": str(job.annotations) if job.annotations else "none",
+        "annotations": str(request.annotations) if request.annotations else "none",
         "protocols": {name: protocol.rule for name, protocol in PROTOCOLS.items()},
         "evaluation": f"maps resized bilinearly to {SIZE} x {SIZE}, stretched to 0..1",
         "cIoU threshold": 0.5,
@@ -119,7 +119,16 @@ def _details(result: Result) -> dict[str, Any]:
             if one.cycle_scores
         },
         "paired_tests": [asdict(one) for one in result.comparisons],
-        "no_visible_source": [asdict(one) for one in result.absences],
+        "no_visible_source": [
+            {
+                "model": detection.model,
+                "negatives": detection.negatives,
+                "found": asdict(detection.scores),  # the key that old reports have
+                "calibrated": detection.calibrated,
+                "f1": detection.f1,
+            }
+            for detection in result.source_detections
+        ],
         "tables_in_percent": [asdict(table) for table in detail_tables(result)],
         "pairs": {
             "ids": [scene.item.id for scene in result.scenes],
