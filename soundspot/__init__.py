@@ -102,7 +102,7 @@ def evaluate(
         >>> done.results[0].coverage
         'evaluated 5 of 331 pairs'
     """
-    from soundspot.evaluation.report import write as report
+    from soundspot.evaluation.report import check_folder, write_report
     from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
     request = EvaluationRequest(
@@ -115,10 +115,10 @@ def evaluate(
         guidance,
     )
     if out is not None:
-        report.check_folder(Path(out))
+        check_folder(Path(out))
     done = run_evaluation(request)
     if out is not None:
-        report.write(done, Path(out))
+        write_report(done, Path(out))
     return done
 
 

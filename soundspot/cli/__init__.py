@@ -242,7 +242,7 @@ def evaluate(
             what stands out of the picture.
     """
     from soundspot import evaluate as run_evaluation
-    from soundspot.evaluation.report import write as report
+    from soundspot.evaluation import report
 
     if trivial and (models or maps):
         raise SoundspotError("--trivial is for the baselines alone; they stand in every report")
