@@ -158,8 +158,8 @@ def test_near_duplicates_by_hand():
     bits = np.zeros((3, 255), dtype=bool)
     bits[1, :NEAR] = True
     bits[2, : NEAR + 1] = True
-    found = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
-    assert found == [Match("a", "t", 0), Match("b", "t", NEAR)]
+    matches = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
+    assert matches == [Match("a", "t", 0), Match("b", "t", NEAR)]
     assert near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"], near=0) == [Match("a", "t", 0)]
 
 

@@ -39,9 +39,9 @@ def test_vggss_rows_become_items(tmp_path):
 
 def test_flaws_are_found_and_named(tmp_path):
     write(tmp_path, "vggss.json", [*VGGSS, {"file": "d", "class": "x", "bbox": []}])
-    found = find_flaws([*read("vggss", tmp_path), BenchmarkItem("negative", "a", "b", ())])
-    assert found.degenerate == ("bbbbbbbbbbb_000002", "ccccccccccc_000003")
-    assert found.empty == ("bbbbbbbbbbb_000002", "d")
+    flaws = find_flaws([*read("vggss", tmp_path), BenchmarkItem("negative", "a", "b", ())])
+    assert flaws.degenerate == ("bbbbbbbbbbb_000002", "ccccccccccc_000003")
+    assert flaws.empty == ("bbbbbbbbbbb_000002", "d")
 
 
 def test_a_subset_keeps_its_own_order(tmp_path):
@@ -210,8 +210,8 @@ def test_real_annotations_are_complete(shared_data, name):
         "flickr250": (1, 0),
         "flickr-extended": (1, 0),
     }.get(name, (0, 0))
-    found = find_flaws(items)
-    assert (len(found.degenerate), len(found.empty)) == (degenerate, empty)
+    flaws = find_flaws(items)
+    assert (len(flaws.degenerate), len(flaws.empty)) == (degenerate, empty)
     if "duets" in name:
         truths = BENCHMARKS[name].truths(items)
         left = np.array([item.side == "left" for item in items])

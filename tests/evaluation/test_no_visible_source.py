@@ -19,11 +19,11 @@ def test_an_extended_benchmark_judges_its_negatives():
     maps = np.zeros((4, 3, 5), dtype=np.float32)
     maps[:, 1, 1] = [0.9, 0.8, 0.7, 0.1]
     visible = np.array([True, False, True, False])
-    found = score_extended("m", maps, visible, np.array([0.6, 0.7])).scores
+    scores = score_extended("m", maps, visible, np.array([0.6, 0.7])).scores
     # By confidence: right, wrong, right. Precision 1, 1/2, 2/3; recall 1/2, 1/2, 1.
-    assert found.ap == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
-    assert found.max_f1 == pytest.approx(0.8)
-    assert (found.loc_acc, found.positives, found.negatives) == (1, 2, 2)
+    assert scores.ap == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert scores.max_f1 == pytest.approx(0.8)
+    assert (scores.loc_acc, scores.positives, scores.negatives) == (1, 2, 2)
 
 
 def test_f1_at_a_threshold_by_hand():

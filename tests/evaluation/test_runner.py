@@ -120,7 +120,7 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
     assert made.by_cycle.shape[:2] == (4, 5)  # two passes more than it was trained with
     np.testing.assert_array_equal(made.by_cycle[1], made.maps)
     np.testing.assert_array_equal(made.cycle_scores[1], made.scores["sspl"])
-    assert {one.negatives for one in single.source_detections} == {
+    assert {detection.negatives for detection in single.source_detections} == {
         no_visible_source.OFF_SCREEN,
         no_visible_source.NOISE,
         no_visible_source.ALL,
@@ -133,10 +133,11 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     root = tmp_path / "pairs"
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
-    weights = encode(pairs, cache_folder(pairs, spec), spec).weights
-    model = save_model(tmp_path / "model", {"encoder_weights": weights})
+    cache = encode(pairs, cache_folder(pairs, spec), spec)
+    (cache.folder / f"noise-{cache.weights}.npy").write_bytes(b"damaged")
+    model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
     wanted = EvaluationRequest(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
-    first = run_evaluation(wanted)  # encodes the white noise, which the cache does not hold yet
+    first = run_evaluation(wanted)  # encodes the white noise anew
     monkeypatch.delattr(predictions, "load_encoders")
     again = run_evaluation(wanted)
     assert [result.rows for result in again.results] == [result.rows for result in first.results]
