@@ -81,32 +81,31 @@ def evaluate(
     guidance: float = 0.0,
     out: str | Path | None = None,
 ) -> "Evaluation":
-    """Score models on benchmarks beside the trivial baselines; as `soundspot evaluate` does.
+    """Score models on benchmarks, beside trivial baselines, like `soundspot evaluate`.
 
     Args:
-        models: Names, checkpoints or run folders; with none, only the baselines are scored.
-        benchmarks: Such as "escvoc", "escvoc-duets", "vggss", "flickr".
+        models: Names, checkpoints or run folders; if empty, only the baselines are scored.
+        benchmarks: Names such as "escvoc", "escvoc-duets", "vggss", "flickr".
         data: Pair set with the media; default for ESC-VOC: data/escvoc.
         annotations: Folder of the benchmark's annotation files.
-        maps: Folders of maps that other programs saved.
+        maps: Folders of maps saved by other programs.
         cycles: T of models with a PCM, if not the one they were trained with.
-        guidance: Weight of object guidance: each model is also scored with its map blended with
-            what stands out of the picture.
+        guidance: Weight of object guidance; if not 0, each model is also scored with its map
+            blended with what stands out in the picture.
         out: Folder for report.json, report.md and report.html.
 
     Returns:
-        One result a benchmark, each with a row for every contender and protocol.
+        One result per benchmark, each with a row for every contender and protocol.
 
     Example:
         >>> done = soundspot.evaluate([], ["escvoc-val"], data="pairs")
         >>> done.results[0].coverage
         'evaluated 5 of 331 pairs'
     """
-    from soundspot.evaluation.report import write as report
-    from soundspot.evaluation.runner import Job
-    from soundspot.evaluation.runner import evaluate as run
+    from soundspot.evaluation.report import check_folder, write_report
+    from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
-    job = Job(
+    request = EvaluationRequest(
         tuple(benchmarks),
         tuple(str(model) for model in models),
         None if data is None else Path(data),
@@ -116,10 +115,10 @@ def evaluate(
         guidance,
     )
     if out is not None:
-        report.check_folder(Path(out))
-    done = run(job)
+        check_folder(Path(out))
+    done = run_evaluation(request)
     if out is not None:
-        report.write(done, Path(out))
+        write_report(done, Path(out))
     return done
 
 

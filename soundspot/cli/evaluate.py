@@ -34,7 +34,7 @@ def evaluate(
         guidance: Weight of object guidance: also score each model with its map blended with what
             stands out in the picture.
     """
-    from soundspot.evaluation.report import write as report
+    from soundspot.evaluation import report
 
     if trivial and (models or maps):
         raise SoundspotError("--trivial scores the baselines alone; they are in every report")
@@ -75,11 +75,10 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import write_ids
-    from soundspot.evaluation.leaks import describe, find_leaks
+    from soundspot.evaluation.audit import describe_leaks, find_leaks, write_ids
 
     leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
-    say(describe(leaks, train_list, benchmark))
+    say(describe_leaks(leaks, train_list, benchmark))
     if out is not None:
         write_ids(out, leaks.clean_train)
         say(f"clean list: {out}")

@@ -30,9 +30,9 @@ def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> N
     calibration = None
     if calibrate is not None:
         from soundspot.data.pair_set import PairSet
-        from soundspot.evaluation import absence
-        from soundspot.inference.localizer import load
+        from soundspot.evaluation.no_visible_source import calibrate as choose_threshold
+        from soundspot.evaluation.predictions import open_model
 
-        calibration = absence.calibrate(load(source), PairSet.open(calibrate))
+        calibration = choose_threshold(open_model(source), PairSet.open(calibrate))
     checkpoint.export(source, target, calibration)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")

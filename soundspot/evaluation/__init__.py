@@ -1,4 +1,4 @@
-"""Evaluation that can be trusted: truth maps, protocols, benchmarks, baselines, intervals, audit.
+"""Evaluation you can trust: protocols, benchmarks, baselines, intervals, reports, the leak audit.
 
-What judges annotations and maps is NumPy and imports no torch; only what runs a model does.
+Scoring is NumPy and imports no torch; only running a model does.
 """

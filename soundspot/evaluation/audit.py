@@ -1,4 +1,4 @@
-"""Is the test set in the training list? Overlaps by id and, where frames exist, by their look.
+"""Does a training list contain the test set? Finds overlaps by id and, given frames, by appearance.
 
 Axes: n frames, h w pixels, b bits of a hash, a training frames, t test frames.
 """
@@ -16,14 +16,17 @@ from jaxtyping import Bool, Float, UInt8
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
-from soundspot.evaluation.benchmarks import Item
+from soundspot.common.progress import progress
+from soundspot.data.pair_set import Pair, PairSet
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import load_benchmark
 
-WAVES = 16  # frequencies a side that the hash looks at
+WAVES = 16  # frequencies per side that the hash looks at
 NEAR = 32
-"""Bits of 255 in which the hashes of two frames may differ and still be called the same picture.
+"""The most bits, of 255, in which the hashes of two copies of one picture may differ.
 
 Measured on ESC-VOC: strong JPEG compression, halving, brightness and contrast change at most 32;
-of 2.2 million pairs of different photographs the nearest that are no duplicates differ in 38.
+among 2.2 million pairs of different photographs the closest that are not duplicates differ in 38.
 """
 
 MEDIA_SUFFIX = re.compile(r"\.(mp4|mkv|webm|avi|mov|wav|flac|mp3|m4a|jpg|jpeg|png)$", re.IGNORECASE)
@@ -44,12 +47,12 @@ class AuditReport:
     """What a training list shares with a benchmark.
 
     Attributes:
-        train: Items of the training list, repeated ones once.
-        benchmark: Items of the benchmark.
+        train: Number of items in the training list, counting duplicates once.
+        benchmark: Number of items in the benchmark.
         leaked: Benchmark ids whose picture or sound is in the training list by id, in the
             benchmark's order.
-        alike: Matches by look that are not already leaked by id.
-        clean_train: The training list without what leaked either way: train on this.
+        alike: Matches by appearance that are not already leaked by id.
+        clean_train: The training list without either kind of leak: train on this.
         clean_benchmark: Benchmark ids that did not leak: evaluate on these if it is too late.
     """
 
@@ -61,17 +64,43 @@ class AuditReport:
     clean_benchmark: tuple[str, ...]
 
 
-def audit(
-    train_ids: Iterable[str], items: Sequence[Item], alike: Sequence[Match] = ()
+def find_leaks(
+    train_list: Path,
+    benchmark: str,
+    annotations: Path,
+    train_data: Path | None = None,
+    data: Path | None = None,
+) -> AuditReport:
+    """Audit a training list against a benchmark, from their files.
+
+    Args:
+        train_list: See `read_ids`.
+        benchmark: Its name.
+        annotations: Folder of its annotation files.
+        train_data: Pair set with the ids of the list.
+        data: Pair set with the ids of the benchmark; given both, frames are compared too.
+    """
+    items = load_benchmark(benchmark, annotations)
+    train_ids = read_ids(train_list)
+    if (train_data is None) != (data is None):
+        raise SoundspotError("comparing frames needs both --train-data and --data")
+    alike: list[Match] = []
+    if train_data is not None and data is not None:
+        alike = look_alikes(PairSet.open(train_data), PairSet.open(data), items)
+    return compare_ids(train_ids, items, alike)
+
+
+def compare_ids(
+    train_ids: Iterable[str], items: Sequence[BenchmarkItem], alike: Sequence[Match] = ()
 ) -> AuditReport:
     """Find the benchmark's items in a training list.
 
     Args:
         train_ids: The training list, see `read_ids`.
-        items: The benchmark, see `benchmarks.load`.
-        alike: Matches by look, see `near_duplicates`.
+        items: The benchmark, see `load_benchmark`.
+        alike: Matches by appearance, see `look_alikes`.
     """
-    train = {id: _key(id) for id in train_ids}  # in the list's order, repeated ones once
+    train = {id: _key(id) for id in train_ids}  # in the list's order, without duplicates
     listed = set(train.values())
     used = {_key(name) for item in items for name in (item.frame, item.audio)}
     leaked = tuple(i.id for i in items if _key(i.frame) in listed or _key(i.audio) in listed)
@@ -89,8 +118,25 @@ def audit(
     )
 
 
+def describe_leaks(report: AuditReport, train_list: Path, benchmark: str) -> str:
+    """The findings, one per line."""
+    lines = [
+        f"{benchmark}: {len(report.leaked):,} of {report.benchmark:,} items are in "
+        f"{train_list.name} ({report.train:,} items) by id"
+    ]
+    lines += [
+        f"looks alike: {match.train} and {match.test}, {match.distance} bits apart"
+        for match in report.alike
+    ]
+    lines.append(
+        f"clean: {len(report.clean_train):,} items to train on, or "
+        f"{len(report.clean_benchmark):,} to evaluate on"
+    )
+    return "\n".join(lines)
+
+
 def _key(name: str) -> str:
-    """The part of a name that identifies it: lists name clips with and without a suffix."""
+    """The name without a media suffix: some lists name clips with one, some without."""
     return MEDIA_SUFFIX.sub("", name)
 
 
@@ -141,10 +187,36 @@ def write_ids(path: Path, ids: Iterable[str]) -> None:
         part.write_bytes(data)
 
 
+def look_alikes(train: PairSet, test: PairSet, items: Sequence[BenchmarkItem]) -> list[Match]:
+    """Training pairs that show the same picture as a benchmark item.
+
+    Args:
+        train: Only its `train` split is compared.
+        test: Items whose media are not in it are skipped.
+        items: The benchmark.
+    """
+    learned = train.select("train")
+    wanted = {item.id for item in items}
+    judged = [pair for pair in test.pairs if pair.id in wanted]
+    if not judged:
+        raise SoundspotError(f"{test.root} has none of the benchmark's {len(items):,} items")
+    return near_duplicates(
+        _hashes(train, learned, "hashing training frames"),
+        _hashes(test, judged, "hashing test frames"),
+        [pair.id for pair in learned],
+        [pair.id for pair in judged],
+    )
+
+
+def _hashes(pairs: PairSet, rows: Sequence[Pair], label: str) -> Bool[np.ndarray, "n b"]:
+    return np.concatenate([frame_hash(pairs.frame(pair)[None]) for pair in progress(rows, label)])
+
+
 def frame_hash(frames: UInt8[np.ndarray, "n h w 3"]) -> Bool[np.ndarray, "n b"]:
     """Perceptual hash: which of the lowest 16 x 16 cosine waves are stronger than their median.
 
-    Survives scaling, compression and changes of brightness and contrast; not mirrors or real crops.
+    It survives scaling, compression and changes of brightness and contrast, but not mirroring or
+    substantial cropping.
     """
     grey = frames[..., 0].astype(np.float32) + frames[..., 1] + frames[..., 2]
     rows, columns = (_cosines(pixels) for pixels in grey.shape[1:])
@@ -172,7 +244,7 @@ def near_duplicates(
     step = 4096
     for start in range(0, len(train), step):
         block = np.where(train[start : start + step], np.float32(1), np.float32(-1))
-        # Of two vectors of signs the product is (equal - different), so this counts exactly.
+        # The product of two sign vectors is (equal - different), so this count is exact.
         distance = (bits - block @ signs.T) / 2
         for i, j in zip(*np.nonzero(distance <= near), strict=True):
             matches.append(Match(train_ids[start + i], test_ids[j], int(distance[i, j])))

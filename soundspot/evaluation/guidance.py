@@ -1,4 +1,4 @@
-"""Object guidance: blend a map with what stands out of the picture, whatever is heard.
+"""Object guidance: blend a map with what stands out in the picture, regardless of the sound.
 
 Axes: n pairs, h w the map as a model made it.
 """
@@ -10,17 +10,17 @@ from soundspot.common.errors import SoundspotError
 
 
 def check_weight(weight: float) -> None:
-    """Refuse a weight that is no share."""
+    """Refuse a weight outside 0..1."""
     if not 0 <= weight < 1:
         raise SoundspotError(
-            f"the weight of object guidance must be at least 0 and below 1, not {weight:g}"
+            f"the weight of object guidance must be at least 0 and below 1, got {weight:g}"
         )
 
 
 def guide(
     maps: Float[np.ndarray, "n h w"], saliency: Float[np.ndarray, "n h w"], weight: float
 ) -> Float[np.ndarray, "n h w"]:
-    """The blend of both, each stretched to 0..1; 0 leaves the maps as they are."""
+    """Blend both, each stretched to 0..1; weight 0 returns the maps unchanged."""
     if weight == 0:
         return maps
     return (1 - weight) * stretch(maps) + weight * stretch(saliency)

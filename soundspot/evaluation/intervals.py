@@ -1,8 +1,8 @@
-"""How sure a number is: intervals over pairs, spread over seeds, and a test of two models.
+"""How certain a number is: intervals over pairs, spread over seeds, a test of two models.
 
-cIoU@0.5 and AUC are both means of one value a pair (a success, or `metrics.pair_auc`), so one
-bootstrap and one paired test serve them all. Pairs must be independent: for duets pass one value
-a group, since the two sounds of a duet share their picture.
+cIoU@0.5 and AUC are both means of one value per pair (a success, or `metrics.pair_auc`), so one
+bootstrap and one paired test serve both. Pairs must be independent: for duets pass one value per
+group, since the two sounds of a duet share their picture.
 
 Axes: n independent pairs (or groups); n_b those of a second model, which must be the same.
 """
@@ -14,16 +14,15 @@ import numpy as np
 from jaxtyping import Float
 
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation.metrics import pair_auc
 
 RESAMPLES = 10_000
 LEVEL = 0.95
-BLOCK = 1 << 22  # random counts held at a time
+BLOCK = 1 << 22  # random counts in memory at once
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Lower and upper end of a confidence interval."""
+    """Ends of a confidence interval."""
 
     low: float
     high: float
@@ -31,7 +30,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation over seeds; one seed has no deviation."""
+    """Mean and sample standard deviation over seeds; a single seed has no deviation."""
 
     mean: float
     std: float | None
@@ -57,11 +56,11 @@ class PairedTest:
 def bootstrap(
     values: Float[np.ndarray, "n"], resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of one value a pair."""
+    """Percentile bootstrap interval of the mean of one value per pair."""
     _check(values)
     rng = np.random.default_rng(seed)
-    # Drawing n pairs with replacement is drawing how often each distinct value comes up: scores
-    # have few distinct values, so this is the same bootstrap, hundreds of times cheaper.
+    # Drawing n pairs with replacement amounts to drawing how often each distinct value occurs.
+    # Scores have few distinct values, so this is the same bootstrap, hundreds of times cheaper.
     distinct, counts = np.unique(values, return_counts=True)
     step = max(1, BLOCK // len(distinct))
     means = []
@@ -73,20 +72,8 @@ def bootstrap(
     return Interval(float(low), float(high))
 
 
-def ciou_interval(
-    scores: Float[np.ndarray, "n"], threshold: float = 0.5, seed: int = 0
-) -> Interval:
-    """95 % interval of the share of pairs whose cIoU reaches the threshold."""
-    return bootstrap((scores >= threshold).astype(np.float64), seed=seed)
-
-
-def auc_interval(scores: Float[np.ndarray, "n"], seed: int = 0) -> Interval:
-    """95 % interval of the AUC."""
-    return bootstrap(pair_auc(scores), seed=seed)
-
-
 def over_seeds(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation (n - 1) of one number over the seeds of an experiment."""
+    """Mean and standard deviation (n - 1) of a number over the seeds of an experiment."""
     _check(np.asarray(values, dtype=np.float64))
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return Spread(float(np.mean(values)), std, len(values))
@@ -98,7 +85,7 @@ def paired_test(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> PairedTest:
-    """Compare two models by one value a pair, the pairs in the same order."""
+    """Compare two models by one value per pair, both in the same order of pairs."""
     if len(a) != len(b):
         raise SoundspotError(
             f"a paired test needs both models on the same pairs, got {len(a):,} and {len(b):,}"
@@ -106,19 +93,19 @@ def paired_test(
     difference = a - b
     interval = bootstrap(difference, resamples, seed=seed)
     rng = np.random.default_rng(seed)
-    # Flipping signs at random: of m pairs that differ by d, Binomial(m, 1/2) keep their sign.
+    # Flip signs at random: of m pairs that differ by d, Binomial(m, 1/2) keep their sign.
     total = np.zeros(resamples)
     sizes, counts = np.unique(np.abs(difference), return_counts=True)
     for size, count in zip(sizes, counts, strict=True):
         total += size * (2 * rng.binomial(count, 0.5, size=resamples) - count)
-    seen = abs(difference.sum())
-    extreme = np.count_nonzero(np.abs(total) >= seen * (1 - 1e-9))  # a tie counts as extreme
-    # The data as they are count as one of the permutations, so p is never 0.
+    observed = abs(difference.sum())
+    extreme = np.count_nonzero(np.abs(total) >= observed * (1 - 1e-9))  # a tie counts as extreme
+    # The observed data count as one of the permutations, so p is never 0.
     return PairedTest(float(difference.mean()), interval, (extreme + 1) / (resamples + 1))
 
 
 def _check(values: Float[np.ndarray, "n"]) -> None:
     if not len(values):
-        raise SoundspotError("expected at least one value to judge how sure it is, got none")
+        raise SoundspotError("an interval needs at least one value, got none")
     if not np.isfinite(values).all():
-        raise SoundspotError("expected finite values to judge how sure they are, got NaN or inf")
+        raise SoundspotError("an interval needs finite values, got NaN or infinity")

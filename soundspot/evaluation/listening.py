@@ -1,7 +1,7 @@
-"""Does it listen? What salience alone cannot answer: several sources, and no source at all.
+"""Does it listen? Tests that salience alone cannot pass: several sources, and no source at all.
 
-A group is one picture with several sounds, such as the two sides of a duet: a map that does not
-change with the sound is right on at most one of them.
+A group is one picture with several sounds, such as the two sides of a duet: a map that ignores the
+sound is right for at most one of them.
 
 Axes: n pairs, m groups, h w the map as a model made it, s side of the evaluation map.
 """
@@ -22,15 +22,15 @@ Side = Literal["left", "right"]
 
 
 def by_group(groups: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
-    """Group -> the positions of its pairs, groups in order of appearance."""
+    """Group -> indices of its pairs, in order of appearance."""
     members: dict[str, list[int]] = {}
     for i, group in enumerate(groups):
         members.setdefault(group, []).append(i)
     alone = [group for group, indices in members.items() if len(indices) < 2]
     if alone:
         raise SoundspotError(
-            f"expected at least two sounds for each picture, but {len(alone)} of {len(members)} "
-            f"groups have one, the first of them {alone[0]!r}"
+            f"expected at least two sounds per picture, but {len(alone)} of {len(members)} groups "
+            f"have one, the first is {alone[0]!r}"
         )
     return {group: np.array(indices) for group, indices in members.items()}
 
@@ -38,9 +38,9 @@ def by_group(groups: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
 def worst_of_group(
     values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
 ) -> Float[np.ndarray, "m"]:
-    """The lowest value of each group: 'all sounds of this picture reach at least this'.
+    """The lowest value of each group: what all sounds of a picture reach.
 
-    Of cIoU it gives IIoU (feed it to `ciou_at` and `auc`), of successes `both_sides`.
+    Of cIoU this is IIoU (pass it to `ciou_at` and `auc`), of successes `both_sides`.
     """
     return np.array([float(values[indices].min()) for indices in by_group(groups).values()])
 
@@ -48,24 +48,24 @@ def worst_of_group(
 def mean_of_group(
     values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
 ) -> Float[np.ndarray, "m"]:
-    """The mean of each group: the independent unit that a bootstrap may draw."""
+    """The mean of each group: the independent unit for a bootstrap."""
     return np.array([float(values[indices].mean()) for indices in by_group(groups).values()])
 
 
 def peaks(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n 2"]:
-    """The centre of the highest cell, x and y in 0..1; NaN where the map is flat.
+    """The centre of the highest cell, x and y in 0..1; NaN if the map is flat.
 
-    Of tied cells the first in reading order counts.
+    Among tied cells, the first in reading order.
     """
     height, width = maps.shape[1:]
     y, x = np.divmod(maps.reshape(len(maps), -1).argmax(axis=1), width)
-    found = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
-    found[is_flat(maps)] = np.nan
-    return found
+    centres = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
+    centres[is_flat(maps)] = np.nan
+    return centres
 
 
 def peak_in_truth(maps: Float[np.ndarray, "n h w"], truths: Truths) -> Bool[np.ndarray, "n"]:
-    """Whether the peak lies where g > 0 (the pointing game); a flat map misses."""
+    """Whether the peak is where g > 0 (the pointing game); a flat map misses."""
     x, y = peaks(maps).T
     there = np.isfinite(x)
     column, row = ((np.where(there, v, 0) * truths.shape[-1]).astype(np.intp) for v in (x, y))
@@ -73,20 +73,20 @@ def peak_in_truth(maps: Float[np.ndarray, "n h w"], truths: Truths) -> Bool[np.n
 
 
 def peak_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
-    """Whether the peak lies in the sounding half; one on the border, or none, misses."""
+    """Whether the peak is in the sounding half; on the border, or without a peak, it misses."""
     x = peaks(maps)[:, 0]
     return np.asarray(np.where(_is_left(sides), x < 0.5, x > 0.5))
 
 
 def mass_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
-    """Whether the map weighs more in the sounding half; a draw misses.
+    """Whether the map has more mass in the sounding half; a tie misses.
 
-    Both halves have as many cells, so an offset of the map makes no difference.
+    Both halves have the same number of cells, so an offset of the map makes no difference.
     """
     columns = maps.sum(axis=1, dtype=np.float64)
-    half = columns.shape[1] // 2  # of an odd number of columns the middle one is on no side
+    half = columns.shape[1] // 2  # the middle one of an odd number of columns is on neither side
     lead = columns[:, :half].sum(axis=1) - columns[:, columns.shape[1] - half :].sum(axis=1)
-    # Rounding must not decide a draw: a symmetric map's two sums may differ in the last bit.
+    # Rounding must not break a tie: the two sums of a symmetric map may differ in the last bit.
     lead[np.abs(lead) < 1e-9 * np.abs(columns).sum(axis=1)] = 0
     return np.asarray(np.where(_is_left(sides), lead > 0, lead < 0))
 
@@ -94,9 +94,9 @@ def mass_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Boo
 def correlation_across_sounds(
     maps: Float[np.ndarray, "n h w"], groups: Sequence[str]
 ) -> Float[np.ndarray, "m"]:
-    """Correlation of the map with the map under another sound, for each group; 1 = deaf.
+    """Correlation of the maps under different sounds, for each group; 1 = deaf.
 
-    The mean over all pairs of sounds of a group; NaN where a map of the group is flat.
+    The mean over all pairs of sounds in a group; NaN if a map of the group is flat.
     """
     centred = maps.reshape(len(maps), -1).astype(np.float64)
     centred -= centred.mean(axis=1, keepdims=True)
@@ -120,9 +120,9 @@ class Extended:
 
     Attributes:
         ap: Average precision: area under the precision-recall curve, precision made monotone.
-        max_f1: The best F1 of any threshold on the confidence.
-        threshold: The confidence at which it is reached; choose it on validation data only.
-        loc_acc: Share of the positives with cIoU >= 0.5, whatever the confidence.
+        max_f1: The best F1 over all thresholds on the confidence.
+        threshold: The confidence that reaches it; choose it on validation data only.
+        loc_acc: Share of the positives with cIoU >= 0.5, regardless of confidence.
         positives: Pairs with a visible source.
         negatives: Pairs without.
     """
@@ -141,15 +141,15 @@ def extended(
     positive: Bool[np.ndarray, "n"],
     needed: float = 0.5,
 ) -> Extended:
-    """Judge 'is there a visible source, and where' over pairs with and without one.
+    """Score "is a source visible, and where" on pairs with and without one.
 
-    At a confidence threshold a pair at or above it is a detection: true where a source is visible
-    and cIoU >= needed, false otherwise, be there no source or the wrong place. A positive below the
-    threshold is a miss. Every distinct confidence is a threshold (released code samples some).
+    A pair at or above the confidence threshold is a detection: true if a source is visible and
+    cIoU >= needed, false otherwise (no source, or the wrong place). A positive below the threshold
+    is a miss. Every distinct confidence is a threshold (released code samples some).
 
     Args:
-        confidence: How sure the model is that the source is visible; higher is surer.
-        scores: cIoU of each pair; not looked at where no source is visible.
+        confidence: How confident the model is that the source is visible.
+        scores: cIoU of each pair; ignored if no source is visible.
         positive: Whether a source is visible.
         needed: cIoU that makes a detection true.
     """
@@ -163,12 +163,12 @@ def extended(
         raise SoundspotError("expected finite confidences, got NaN or infinity")
     right = positive & (scores >= needed)
     order = np.argsort(-confidence, kind="stable")
-    # Pairs of one confidence pass the threshold together: read the counts after the last of them.
+    # Pairs of equal confidence pass the threshold together: read the counts after the last.
     last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))
     true = np.cumsum(right[order])[last]
     missed = positives - np.cumsum(positive[order])[last]
     precision = true / (last + 1)
-    recall = true / np.maximum(true + missed, 1)  # nothing true, nothing missed: recall 0
+    recall = true / np.maximum(true + missed, 1)  # nothing true and nothing missed: recall 0
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
     monotone = np.maximum.accumulate(precision[::-1])[::-1]
     best = int(f1.argmax())

@@ -1,4 +1,4 @@
-"""How a localisation is judged: the truth as a map, cIoU, and what is made of many cIoUs.
+"""How a localisation is scored: the truth as a map, cIoU, and summaries over many pairs.
 
 Axes: n pairs, s side of the square evaluation map (224 pixels), t thresholds.
 """
@@ -12,32 +12,32 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.manifest import Box
 
 SIZE = 224
-"""Side of the square on which every map is judged, in pixels."""
+"""Side of the square on which every map is evaluated, in pixels."""
 
 THRESHOLDS: Float[np.ndarray, "t=21"] = np.arange(21) / 20
 """cIoU thresholds of the success curve: 0, 0.05, ..., 1."""
 
 Truths = Bool[np.ndarray, "n s s"] | Float[np.ndarray, "n s s"]
-"""Consensus maps g: bool where a pixel is either truth or not, float where annotators vote."""
+"""Consensus maps g: bool if a pixel is either truth or not, float if annotators vote."""
 
 
 def box_pixels(box: Box, size: int = SIZE) -> tuple[int, int, int, int]:
     """Pixel corners of a box by the field's rule: int(size * max(v, 0)), ends excluded.
 
-    VGG-SS holds corners of -2.9e16; the max turns them into 0 and the box into a degenerate one.
+    VGG-SS has corners at -2.9e16; the max turns them into 0, which makes the box degenerate.
     """
     x1, y1, x2, y2 = (min(size, int(size * max(v, 0.0))) for v in box)
     return x1, y1, x2, y2
 
 
 def is_degenerate(box: Box, size: int = SIZE) -> bool:
-    """Whether a box covers no pixel at all."""
+    """Whether a box covers no pixel."""
     x1, y1, x2, y2 = box_pixels(box, size)
     return x2 <= x1 or y2 <= y1
 
 
 def union_map(boxes: Sequence[Box], size: int = SIZE) -> Bool[np.ndarray, "s s"]:
-    """Union of the boxes (VGG-SS, ESC-VOC, AVSBench boxes); without a usable box it is empty."""
+    """Union of the boxes (VGG-SS, ESC-VOC, AVSBench); empty if no box is usable."""
     union = np.zeros((size, size), dtype=np.bool_)
     for box in boxes:
         x1, y1, x2, y2 = box_pixels(box, size)
@@ -51,7 +51,7 @@ def votes_map(
     """Consensus of several annotators (SoundNet-Flickr): g = min(1, votes / needed).
 
     Args:
-        annotators: The boxes of each annotator; the union of one annotator's boxes is one vote.
+        annotators: The boxes of each annotator; the union of an annotator's boxes is one vote.
         size: Side of the map in pixels.
         needed: Votes that make a pixel certain.
     """
@@ -62,19 +62,13 @@ def votes_map(
     return votes.clip(max=1)
 
 
-def mask_map(mask: Bool[np.ndarray, "h w"], size: int = SIZE) -> Bool[np.ndarray, "s s"]:
-    """A segmentation mask of any size as a truth map: the value under each pixel's centre."""
-    rows, columns = (((np.arange(size) + 0.5) * side / size).astype(np.intp) for side in mask.shape)
-    return mask[np.ix_(rows, columns)]
-
-
 def truth_maps(
     annotations: Sequence[Sequence[Sequence[Box]]], needed: int = 1, size: int = SIZE
 ) -> Truths:
-    """The truth of many pairs: unions of all boxes (needed = 1), or votes where more are needed.
+    """The truth of many pairs: unions of all boxes (needed = 1), otherwise votes.
 
     Args:
-        annotations: For each pair the boxes of each annotator, as `Pair.boxes` holds them.
+        annotations: The boxes of each annotator for each pair, as in `Pair.boxes`.
         needed: Votes that make a pixel certain: 2 for SoundNet-Flickr, 1 elsewhere.
         size: Side of the maps in pixels.
     """
@@ -88,21 +82,16 @@ def truth_maps(
     return truths
 
 
-def is_empty(truths: Truths) -> Bool[np.ndarray, "n"]:
-    """Which truths mark no pixel: such pairs count as failures, and reports say how many."""
-    return np.logical_not(truths.any(axis=(1, 2)))
-
-
 def ciou(masks: Bool[np.ndarray, "n s s"], truths: Truths) -> Float[np.ndarray, "n"]:
     """Consensus IoU of each pair: sum(P*g) / (sum(g) + sum(P*[g=0])).
 
-    A pair with an empty truth scores 0, whatever was predicted: it counts as a failure.
+    A pair with an empty truth always scores 0: it counts as a failure.
     """
     present = truths.astype(np.bool_, copy=False)
-    found = areas(masks & present)
-    false = areas(masks) - found
+    hits = areas(masks & present)
+    false = areas(masks) - hits
     if truths.dtype == np.bool_:
-        agreed, total = found, areas(present)
+        agreed, total = hits, areas(present)
     else:
         agreed = (masks * truths).sum(axis=(1, 2), dtype=np.float64)
         total = truths.sum(axis=(1, 2), dtype=np.float64)
@@ -114,14 +103,14 @@ def ciou(masks: Bool[np.ndarray, "n s s"], truths: Truths) -> Float[np.ndarray, 
 
 def areas(masks: Bool[np.ndarray, "n s s"]) -> Int[np.ndarray, "n"]:
     """Pixels in each mask."""
-    # count_nonzero over axes sums integers; map by map it counts bytes, several times faster.
+    # With axes count_nonzero sums integers; map by map it counts bytes, several times faster.
     return np.array([np.count_nonzero(mask) for mask in masks], dtype=np.int64)
 
 
 def success_curve(
     scores: Float[np.ndarray, "n"], thresholds: Float[np.ndarray, "t"] = THRESHOLDS
 ) -> Float[np.ndarray, "t"]:
-    """Share of pairs whose cIoU reaches each threshold (>=, the convention of the field)."""
+    """Share of pairs whose cIoU reaches each threshold (>=, as is usual in the field)."""
     return np.asarray((_some(scores)[:, None] >= thresholds).mean(axis=0))
 
 
@@ -136,10 +125,10 @@ def auc(scores: Float[np.ndarray, "n"]) -> float:
 
 
 def pair_auc(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """What each pair adds to the AUC: the AUC is the mean of these.
+    """What each pair contributes: the AUC is the mean of these.
 
-    The success curve is a mean over pairs and the trapezoid is linear, so the order of the two
-    does not matter; intervals and paired tests need the value of each pair.
+    The success curve is a mean over pairs and the trapezoidal rule is linear, so they commute.
+    Intervals and paired tests need the value of each pair.
     """
     reached = (scores[:, None] >= THRESHOLDS).astype(np.float64)
     return np.asarray((reached[:, 1:] + reached[:, :-1]).mean(axis=1) / 2)
@@ -147,5 +136,5 @@ def pair_auc(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
 
 def _some(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     if not len(scores):
-        raise SoundspotError("expected the cIoU of at least one pair, but no pair was evaluated")
+        raise SoundspotError("expected at least one cIoU, but no pair was evaluated")
     return scores

@@ -1,4 +1,4 @@
-"""Where the maps to be judged come from: a model on a pair set, or files of any other codebase.
+"""A model's maps on a pair set, from cached features or from features encoded now.
 
 Axes: n pairs, p audio patches, a audio channels, c visual channels, h w the map as it was made,
 t passes of a PCM.
@@ -6,10 +6,11 @@ t passes of a PCM.
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -17,94 +18,66 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders.views import evaluation_view
-from soundspot.evaluation import benchmarks, trivial
-from soundspot.evaluation.benchmarks import Benchmark, Item
-from soundspot.evaluation.validation import side_of
-from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
-from soundspot.inference.localizer import Localizer
+from soundspot.evaluation import trivial
+from soundspot.features.cache import (
+    Encoders,
+    FeatureCache,
+    FeatureSpec,
+    cache_folder,
+    load_encoders,
+)
+from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
+from soundspot.model.checkpoint import Card
+from soundspot.model.methods.method import Method
 
-ESCVOC_SPLITS: Mapping[str, str] = {
-    "escvoc": "test",
-    "escvoc-val": "val",
-    "escvoc-duets": "duets-test",
-    "escvoc-duets-val": "duets-val",
-}
 BATCH = 32
-LOST = "not in the pair set"
-ARCHIVE = "maps.npz"
+NOISES = 16  # different draws of white noise
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """An item of a benchmark with its media in the pair set, None where there is no pair set."""
+@dataclass(frozen=True, eq=False)
+class EvaluatedModel:
+    """A model without its encoders, which are loaded only if something must be encoded.
 
-    item: Item
-    frame: str | None = None
-    audio: str | None = None
-
-
-def find_scenes(
-    benchmark: Benchmark, pairs: PairSet | None, annotations: Path | None
-) -> tuple[list[Scene], dict[str, str]]:
-    """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
-
-    ESC-VOC's truth stands in its pair set; other truths are read from their annotation files and
-    looked up in the pair set, if one is given, by id.
+    Attributes:
+        name: As the user gave it.
+        method: The trained part, in eval mode.
+        card: The checkpoint's description.
     """
-    split = ESCVOC_SPLITS.get(benchmark.name)
-    if split is not None and pairs is not None:
-        found = own_truth(pairs, split)
-        if len(found) > benchmark.count:
-            raise SoundspotError(
-                f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
-                f"{pairs.root} has {len(found):,}: is it another pair set?"
-            )
-        return found, {}
-    if annotations is None:
-        needs = "a pair set (--data) or " if split is not None else ""
-        raise SoundspotError(
-            f"{benchmark.name} needs {needs}the folder of its annotation files (--annotations)"
-        )
-    items = benchmarks.load(benchmark.name, annotations)
-    if pairs is None:
-        return [Scene(item) for item in items], {}
-    known = {pair.id: pair for pair in pairs.pairs}
-    found, missing = [], {}
-    for item in items:
-        seen = known.get(item.id) or known.get(item.frame)
-        heard = known.get(item.id) or known.get(item.audio)
-        if seen is None or heard is None or heard.audio is None:
-            missing[item.id] = LOST
-        else:
-            found.append(Scene(item, seen.frame, heard.audio))
-    return found, missing
+
+    name: str
+    method: Method
+    card: Card
+
+    @cached_property
+    def encoders(self) -> Encoders:
+        """The frozen encoders, loaded on first use."""
+        return load_encoders(self.card.features)
+
+    @property
+    def cycles(self) -> int | None:
+        """T of a PCM model; None without a PCM."""
+        config = cast(Any, self.method).config
+        return int(config.cycles) if getattr(config, "pcm", False) else None
 
 
-def own_truth(pairs: PairSet, split: str) -> list[Scene]:
-    """The scenes of an annotated split of a pair set."""
-    rows = pairs.select(split)
-    scenes = []
-    for pair in rows:
-        if pair.boxes is None or pair.audio is None:
-            raise SoundspotError(
-                f"pair {pair.id!r} of {pairs.root} cannot be judged: "
-                f"it has no {'boxes' if pair.boxes is None else 'sound of its own'}"
-            )
-        side = None if pair.group is None else side_of(pair)
-        item = Item(pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side)
-        scenes.append(Scene(item, pair.frame, pair.audio))
-    return scenes
+def open_model(name: str | Path) -> EvaluatedModel:
+    """Read a model by any name that `soundspot.load` takes."""
+    method, card = read_model(str(name))
+    if not card.trained:
+        log.warning("WARNING: %s is untrained, so its maps mean nothing.", name)
+    return EvaluatedModel(str(name), method.eval(), card)
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """Features held in memory, 200 KB a frame; `lost` names what could not be read, and why."""
+class EncodedFeatures:
+    """Features in memory, 200 KB per frame; `lost` gives the reason for each unreadable file."""
 
     frames: Mapping[str, Tensor]
     sounds: Mapping[str, Tensor]
@@ -119,12 +92,12 @@ class Encoded:
         return torch.stack([self.sounds[path] for path in paths])
 
 
-Features = FeatureCache | Encoded
+Features = FeatureCache | EncodedFeatures
 """Frozen features by file name."""
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> FeatureCache | None:
-    """The pair set's feature cache, if there is one that fits and holds the frames."""
+    """The pair set's feature cache, if there is a valid one that holds the frames."""
     wanted = replace(spec, views=0)  # the evaluation views are enough
     annotated = {pair.frame for pair in pairs.pairs if pair.boxes is not None}
     if not annotated.issuperset(frames):
@@ -132,25 +105,31 @@ def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> Feat
     try:
         return FeatureCache.open(cache_folder(pairs, wanted), pairs, wanted)
     except SoundspotError as error:
-        log.info("encoding anew: %s", error)
+        log.info("not using the feature cache: %s", error)
         return None
 
 
 def open_features(
-    model: Localizer, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
+    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
 ) -> Features:
-    """Features from the pair set's cache if it fits the model, else encoded now."""
+    """Features from the pair set's cache if it fits the model, otherwise encoded now."""
     cache = open_cache(pairs, model.card.features, frames)
-    trained_on = model.card.provenance.get("encoder_weights")
-    if cache is not None and trained_on in (None, cache.weights):
+    if cache is not None and cache.weights == _digest(model):
         return cache
     return encode_now(model, pairs, frames, sounds)
 
 
+def _digest(model: EvaluatedModel) -> str:
+    """Digest of the encoder weights: the one the model was trained on, or today's."""
+    recorded: str | None = model.card.provenance.get("encoder_weights")
+    return recorded or model.encoders.digest
+
+
 def encode_now(
-    model: Localizer, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
-) -> Encoded:
-    """Encode frames and sounds under a progress bar; what cannot be read is lost with a reason."""
+    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
+) -> EncodedFeatures:
+    """Encode frames and sounds under a progress bar; unreadable files are listed as lost."""
+    visual, audio, _, device = model.encoders
     seen, heard, lost = {}, {}, {}
     with torch.inference_mode():
         for name in progress(dict.fromkeys(frames), "encoding frames"):
@@ -160,139 +139,78 @@ def encode_now(
                 lost[name] = str(error)
                 continue
             view = evaluation_view(pixels)[None].contiguous(memory_format=torch.channels_last)
-            seen[name] = model.visual(view.to(model.device))[0].half().cpu()
+            seen[name] = visual(view.to(device))[0].half().cpu()
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):
             try:
                 waveform = torch.from_numpy(pairs.waveform(name))
             except ItemError as error:
                 lost[name] = str(error)
                 continue
-            heard[name] = model.audio(waveform[None].to(model.device))[0].cpu()
-    return Encoded(seen, heard, lost)
+            heard[name] = audio(waveform[None].to(device))[0].cpu()
+    return EncodedFeatures(seen, heard, lost)
 
 
-def noise(model: Localizer, count: int, seed: int = 0) -> Float[Tensor, "n p a"]:
-    """Embeddings of white noise, each of its own draw."""
+def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p a"]:
+    """Embeddings of white noise, kept beside cached features so that they are encoded once."""
+    if not isinstance(features, FeatureCache):
+        return _encode_noise(model)
+    path = features.folder / f"noise-{features.weights}.npy"
+    with suppress(OSError, ValueError, EOFError):  # missing or damaged: encode again
+        kept = np.load(path)
+        if len(kept) == NOISES:
+            return torch.from_numpy(kept)
+    noise = _encode_noise(model)
+    # A pair set may be read-only.
+    with suppress(SoundspotError), atomic_write(path) as part:
+        np.save(part, noise.numpy())
+    return noise
+
+
+def _encode_noise(model: EvaluatedModel, seed: int = 0) -> Float[Tensor, "n p a"]:
     rng = np.random.default_rng(seed)
     heard = []
     with torch.inference_mode():
-        for _ in progress(range(count), "encoding noise"):
+        for _ in progress(range(NOISES), "encoding noise"):
             waveform = rng.uniform(-0.1, 0.1, SOUND_SAMPLES).astype(np.float32)
-            heard.append(model.audio(torch.from_numpy(waveform)[None].to(model.device)).cpu())
+            sound = torch.from_numpy(waveform)[None].to(model.encoders.device)
+            heard.append(model.encoders.audio(sound).cpu())
     return torch.cat(heard)
 
 
 def model_maps(
-    model: Localizer,
+    model: EvaluatedModel,
     features: Features,
     frames: Sequence[str],
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "n h w"]:
-    """The maps of frames, each under its own sound."""
+    """The map of each frame under its sound."""
     last: Float32[np.ndarray, "n h w"] = maps_by_cycle(model, features, frames, f_a, cycles)[-1]
     return last
 
 
 def maps_by_cycle(
-    model: Localizer,
+    model: EvaluatedModel,
     features: Features,
     frames: Sequence[str],
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "t n h w"]:
-    """The maps after each pass of a PCM; one map a frame where there is none."""
+    """The maps after each pass of a PCM; one map per frame without a PCM."""
     parts = []
     with torch.inference_mode():
         for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
             part = slice(start, start + BATCH)
-            f_v = features.evaluation(frames[part]).to(model.device)
-            heard = f_a[part].to(model.device)
-            maps: list[Tensor] = cast(Any, model.method).maps_by_cycle(f_v, heard, cycles)
-            parts.append(torch.stack(maps).float().cpu().numpy())
+            f_v = features.evaluation(frames[part])
+            maps = model.method.maps_by_cycle(f_v, f_a[part], cycles)
+            parts.append(torch.stack(maps).float().numpy())
     return np.concatenate(parts, axis=1)
 
 
 def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray, "n h w"]:
-    """What stands out of the pictures, whatever is heard."""
+    """What stands out in the pictures, regardless of the sound."""
     parts = [
         trivial.saliency(features.evaluation(frames[start : start + BATCH]).numpy())
         for start in range(0, len(frames), BATCH)
     ]
     return np.concatenate(parts)
-
-
-def cycles_of(model: Localizer) -> int | None:
-    """T of a PCM model; None without PCM."""
-    config = cast(Any, model.method).config
-    return int(config.cycles) if getattr(config, "pcm", False) else None
-
-
-@dataclass(frozen=True)
-class SavedMaps:
-    """A folder of maps: `<id>.npy` for every pair, or all of them in maps.npz with ids as keys."""
-
-    folder: Path
-
-    def __post_init__(self) -> None:
-        """Refuse a folder that is not there before any work starts."""
-        if not self.folder.is_dir():
-            raise SoundspotError(f"there is no folder of maps at {self.folder}")
-
-    def having(self, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that have a map; at least one must."""
-        archive = self.folder / ARCHIVE
-        if archive.exists():
-            with _open(archive) as file:
-                found = set(file.files).intersection(ids)
-        else:
-            found = {id for id in ids if (self.folder / f"{id}.npy").is_file()}
-        if not found:
-            raise SoundspotError(
-                f"{self.folder} has a map for none of the {len(ids):,} pairs: expected files such "
-                f"as {ids[0]}.npy, or {ARCHIVE} with ids as keys"
-            )
-        return found
-
-    def read(self, ids: Sequence[str]) -> Float32[np.ndarray, "n h w"]:
-        """The maps of the ids, all of one size."""
-        archive = self.folder / ARCHIVE
-        if archive.exists():
-            with _open(archive) as file:
-                try:
-                    maps = [_checked(file[id], id, archive) for id in ids]
-                except (OSError, ValueError, EOFError, BadZipFile) as error:
-                    raise _unreadable(archive, error) from error
-        else:
-            paths = {id: self.folder / f"{id}.npy" for id in ids}
-            maps = [_checked(_open(path), id, path) for id, path in paths.items()]
-        for id, one in zip(ids, maps, strict=True):
-            if one.shape != maps[0].shape:
-                raise SoundspotError(
-                    f"{self.folder}: expected maps of one size, but {ids[0]} is "
-                    f"{maps[0].shape[0]}x{maps[0].shape[1]} and {id} {one.shape[0]}x{one.shape[1]}"
-                )
-        return np.stack(maps)
-
-
-def _open(path: Path) -> Any:
-    try:
-        return np.load(path)  # never unpickles
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: BaseException) -> SoundspotError:
-    return SoundspotError(f"{path} is not a readable NumPy file ({error})")
-
-
-def _checked(values: Any, id: str, source: Path) -> Float32[np.ndarray, "h w"]:
-    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
-        raise SoundspotError(
-            f"{source}: expected the map of {id} to be numbers of shape height x width, "
-            f"got {values.dtype} of shape {values.shape}"
-        )
-    one: Float32[np.ndarray, "h w"] = values.astype(np.float32)
-    if not np.isfinite(one).all():
-        raise SoundspotError(f"{source}: the map of {id} holds NaN or infinity")
-    return one

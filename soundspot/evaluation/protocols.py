@@ -1,8 +1,8 @@
-"""The field's ways of turning a map into a mask, by name, all scored in one pass.
+"""The field's rules for turning a map into a mask, all scored in one pass.
 
 Every protocol first resizes the map to 224x224 (bilinear, pixel centres aligned: what other
 codebases call align_corners=False) and stretches it to [0, 1] by its own minimum and maximum.
-They differ in the level at which the map is cut, and in what becomes of pixels on that level.
+They differ in the level at which the map is cut, and in what happens to pixels at that level.
 
 Axes: n pairs, h w the map as a model made it, s side of the evaluation map, p = s * s pixels.
 """
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import Truths, areas, ciou
 
-CHUNK = 4  # maps at a time: their pixels stay in the processor's cache
+CHUNK = 4  # maps at a time: their pixels fit the processor's cache
 
 Maps = Float32[np.ndarray, "n s s"]
 Levels = Float32[np.ndarray, "n"]
@@ -33,9 +33,9 @@ class Protocol:
         name: What tables and reports call it.
         rule: The rule in a few words.
         level: Where each map is cut; it may look at the truth (`adaptive` does).
-        keep: Which pixels stay, given the maps, their levels and the truths.
-        best_area: How many pixels the best possible mask holds, given the areas of the truths and
-            the number of pixels of a map, for a map without ties: the protocol's ceiling.
+        keep: Which pixels remain, given the maps, their levels and the truths.
+        best_area: Number of pixels in the best possible mask of a map without ties, given the areas
+            of the truths and the number of pixels in a map: the protocol's ceiling.
     """
 
     name: str
@@ -43,10 +43,6 @@ class Protocol:
     level: Callable[[Maps, Truths], Levels]
     keep: Callable[[Maps, Levels, Truths], Masks]
     best_area: Callable[[Areas, int], Areas]
-
-    def binarise(self, maps: Maps, truths: Truths) -> Masks:
-        """Masks of stretched maps, e.g. for a figure."""
-        return self.keep(maps, self.level(maps, truths), truths)
 
 
 def score(maps: Float[np.ndarray, "n h w"], truths: Truths) -> dict[str, Float[np.ndarray, "n"]]:
@@ -62,15 +58,15 @@ def score(maps: Float[np.ndarray, "n h w"], truths: Truths) -> dict[str, Float[n
     broken = np.flatnonzero(~np.isfinite(maps).all(axis=(1, 2)))
     if len(broken):
         raise SoundspotError(
-            f"expected maps of finite numbers, but {len(broken)} of {len(maps)} hold NaN or "
-            f"infinity, the first of them map {broken[0]}"
+            f"expected finite maps, but {len(broken)} of {len(maps)} contain NaN or infinity, "
+            f"the first is map {broken[0]}"
         )
     scores = {name: np.zeros(len(maps)) for name in PROTOCOLS}
     for start in range(0, len(maps), CHUNK):
         part = slice(start, start + CHUNK)
         truth = truths[part]
         unit = evaluation_maps(maps[part], truth.shape[-1])
-        # Protocols that cut at the same level (lvs, ezvsl) share the search for it.
+        # Protocols that cut at the same level (lvs, ezvsl) compute it once.
         rules = {protocol.level for protocol in PROTOCOLS.values()}
         levels = {rule: rule(unit, truth) for rule in rules}
         for name, protocol in PROTOCOLS.items():
@@ -82,28 +78,28 @@ def score(maps: Float[np.ndarray, "n h w"], truths: Truths) -> dict[str, Float[n
 def evaluation_maps(maps: Float[np.ndarray, "n h w"], size: int) -> Maps:
     """Maps as the protocols see them: resized to (size, size), then stretched to [0, 1].
 
-    The stretch before the resize changes nothing but rounding (bilinear weights sum to 1): it
-    makes a flat map exactly 0, and the result independent of the map's offset and scale.
+    Stretching before the resize only changes rounding (bilinear weights sum to 1): it makes a flat
+    map exactly 0, and the result independent of the map's offset and scale.
     """
-    return _stretch(resize(stretch(maps).astype(np.float32), size))
+    return _stretch(resize_maps(stretch(maps).astype(np.float32), size))
 
 
-def resize(maps: Float32[np.ndarray, "n h w"], size: int) -> Maps:
-    """Bilinear resize to (size, size), as a product with the matrices of its weights."""
+def resize_maps(maps: Float32[np.ndarray, "n h w"], size: int) -> Maps:
+    """Bilinear resize to (size, size), as a product with weight matrices."""
     rows, columns = (_weights(cells, size) for cells in maps.shape[1:])
     return np.asarray(rows @ (maps @ columns.T))
 
 
 @cache
 def _weights(cells: int, size: int) -> Float32[np.ndarray, "s cells"]:
-    """Row i holds the weights of the two cells whose centres lie around the centre of pixel i."""
+    """Row i holds the weights of the two cells nearest to the centre of pixel i."""
     centre = np.clip((np.arange(size) + 0.5) * cells / size - 0.5, 0, cells - 1)
     low = centre.astype(np.intp)
     weights = np.zeros((size, cells), dtype=np.float32)
     pixel = np.arange(size)
     weights[pixel, np.minimum(low + 1, cells - 1)] = centre - low
     weights[pixel, low] = 1 - (centre - low)  # last: at the far edge both are the same cell
-    weights.flags.writeable = False  # it is shared by all callers
+    weights.flags.writeable = False  # shared by all callers
     return weights
 
 
@@ -121,16 +117,16 @@ def _stretch(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n h w"]:
 
 
 def is_flat(maps: Float[np.ndarray, "n h w"]) -> Bool[np.ndarray, "n"]:
-    """Which maps are the same everywhere, and so point nowhere.
+    """Which maps are constant, and so point nowhere.
 
-    Cut by the protocols, a flat map keeps nothing under `sspl` and `lvs`, every pixel under
-    `ezvsl`, and under `adaptive` the first pixels in reading order.
+    A flat map keeps no pixel under `sspl` and `lvs`, every pixel under `ezvsl`, and the first
+    pixels in reading order under `adaptive`.
     """
     return np.asarray(maps.min(axis=(1, 2)) == maps.max(axis=(1, 2)))
 
 
 def half(maps: Maps, truths: Truths) -> Levels:
-    """Half way between the map's minimum and maximum."""
+    """Halfway between the map's minimum and maximum."""
     return np.full(len(maps), 0.5, dtype=np.float32)
 
 
@@ -144,33 +140,33 @@ def truth_area(maps: Maps, truths: Truths) -> Levels:
     """The |g != 0|-th largest value: the smallest one that belongs to the mask."""
     flat = maps.reshape(len(maps), -1)
     pixels = flat.shape[1]
-    # Where the truth is empty there is no such value; any will do, as no pixel will be kept.
+    # An empty truth has no such value; any will do, since no pixel is kept.
     return _ranked(
         flat, np.minimum(pixels - areas(truths.astype(np.bool_, copy=False)), pixels - 1)
     )
 
 
 def _ranked(flat: Float32[np.ndarray, "n p"], ranks: Int[np.ndarray, "n"]) -> Levels:
-    """In each row the element that stands at its rank when the row is sorted ascending."""
-    # Numbers >= 0 stand in the same order as the integers with the same bits, and NumPy selects
-    # among integers more than twice as fast. Stretched maps are never negative.
+    """In each row, the element of the given rank in ascending order."""
+    # Floats >= 0 sort like the integers with the same bits, and NumPy partitions integers more than
+    # twice as fast. Stretched maps are never negative.
     bits = flat.view(np.int32)
     chosen = [np.partition(row, rank)[rank] for row, rank in zip(bits, ranks, strict=True)]
     return np.array(chosen, dtype=np.int32).view(np.float32)
 
 
 def above(maps: Maps, levels: Levels, truths: Truths) -> Masks:
-    """Pixels strictly above the level; pixels on it are dropped."""
+    """Pixels strictly above the level."""
     return maps > levels[:, None, None]
 
 
 def at_or_above(maps: Maps, levels: Levels, truths: Truths) -> Masks:
-    """Pixels above the level and on it."""
+    """Pixels at or above the level."""
     return maps >= levels[:, None, None]
 
 
 def as_many_as_truth(maps: Maps, levels: Levels, truths: Truths) -> Masks:
-    """The top |g != 0| pixels; of those on the level the first in reading order, row by row."""
+    """The top |g != 0| pixels; among those at the level, the first in reading order."""
     masks = at_or_above(maps, levels, truths)
     surplus = areas(masks) - areas(truths.astype(np.bool_, copy=False))
     for i in np.flatnonzero(surplus):
@@ -180,7 +176,7 @@ def as_many_as_truth(maps: Maps, levels: Levels, truths: Truths) -> Masks:
 
 
 def _any_area(truth: Areas, pixels: int) -> Areas:
-    # A stretched map has a 1 and, unless it is flat, a 0: never an empty mask, never a full one.
+    # A stretched map that is not flat has a 1 and a 0: its mask is never empty and never full.
     return truth.clip(1, pixels - 1)
 
 

@@ -1,4 +1,4 @@
-"""From scores to the lines of a report: every contender, every protocol, every interval.
+"""From scores to the rows of a report: every contender, protocol and interval.
 
 Axes: n pairs, m independent units (pairs, or groups such as duets), h w the map as a model made it,
 t passes of a PCM.
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from soundspot.evaluation import trivial
-from soundspot.evaluation.benchmarks import Item
+from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
 from soundspot.evaluation.listening import (
     correlation_across_sounds,
@@ -26,16 +26,16 @@ from soundspot.evaluation.metrics import Truths, auc, ciou_at, pair_auc
 from soundspot.evaluation.protocols import PROTOCOLS
 
 MAIN = "sspl"
-"""The paper's protocol: of figures, tables by class and size, and paired tests."""
+"""The paper's protocol, used for figures, tables by class and size, and paired tests."""
 
 Kind = Literal["model", "maps", "trivial"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the results; numbers are fractions, low and high the ends of 95 % intervals.
+    """One row of the results; numbers are fractions, low and high the ends of 95 % intervals.
 
-    `listening` holds what duets add: peak_side, both_sides, peak_in_box, mass_side, iiou and
+    `listening` holds the measures of duets: peak_side, both_sides, peak_in_box, mass_side, iiou and
     map_correlation with their intervals.
     """
 
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A model, a folder of maps or a baseline on the evaluated pairs.
+    """A model, a folder of maps or a baseline, on the evaluated pairs.
 
     Attributes:
         name: What tables call it.
@@ -64,7 +64,7 @@ class Contender:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
         by_cycle: The maps after each pass, for models with a PCM.
-        cycle_scores: cIoU of each pair after each pass, protocol `sspl`.
+        cycle_scores: cIoU of each pair after each pass, by protocol `sspl`.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first model against another one, by protocol `sspl`."""
+    """The first model against another, by protocol `sspl`."""
 
     first: str
     other: str
@@ -86,7 +86,7 @@ class Comparison:
 
 
 def baselines(truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None) -> list[Contender]:
-    """What a benchmark gives away without a model."""
+    """What scores on a benchmark without a model."""
     maps = {"random map": trivial.random_maps(len(truths)), "image saliency": saliency_maps}
     return [
         Contender(name, "trivial", scores, maps.get(name))
@@ -95,21 +95,23 @@ def baselines(truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None) 
 
 
 def rows_of(
-    one: Contender, benchmark: str, items: Sequence[Item], truths: Truths, lost: int
+    contender: Contender, benchmark: str, items: Sequence[BenchmarkItem], truths: Truths, lost: int
 ) -> list[Row]:
-    """The lines of one contender, one a protocol; `lost` pairs were not evaluated."""
+    """The rows of a contender, one per protocol; `lost` pairs were not evaluated."""
     groups = [item.group for item in items if item.group is not None]
-    heard = {} if one.maps is None or not groups else _listening(one.maps, items, groups, truths)
+    heard = {}
+    if contender.maps is not None and groups:
+        heard = _listening(contender.maps, items, groups, truths)
     rows = []
     for protocol in PROTOCOLS:
-        scores = one.scores[protocol]
+        scores = contender.scores[protocol]
         success, area = _units(scores, groups)
         ciou, curve = bootstrap(success), bootstrap(area)
         instances = {} if not groups else _summary("iiou", worst_of_group(scores >= 0.5, groups))
         rows.append(
             Row(
-                model=one.name,
-                kind=one.kind,
+                model=contender.name,
+                kind=contender.kind,
                 benchmark=benchmark,
                 protocol=protocol,
                 n=len(scores),
@@ -129,7 +131,7 @@ def rows_of(
 def _units(
     scores: Float[np.ndarray, "n"], groups: Sequence[str]
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
-    """Success and share of the AUC of each independent unit: a pair, or a duet."""
+    """Success and contribution to the AUC of each independent unit: a pair, or a duet."""
     success, area = (scores >= 0.5).astype(np.float64), pair_auc(scores)
     if not groups:
         return success, area
@@ -137,7 +139,10 @@ def _units(
 
 
 def _listening(
-    maps: Float[np.ndarray, "n h w"], items: Sequence[Item], groups: Sequence[str], truths: Truths
+    maps: Float[np.ndarray, "n h w"],
+    items: Sequence[BenchmarkItem],
+    groups: Sequence[str],
+    truths: Truths,
 ) -> dict[str, float]:
     """Does it listen? Each measure with its interval over groups."""
     sides = [item.side for item in items if item.side is not None]
@@ -163,13 +168,15 @@ def _summary(name: str, values: Float[np.ndarray, "m"]) -> dict[str, float]:
     }
 
 
-def compare(contenders: Sequence[Contender], groups: Sequence[str]) -> tuple[Comparison, ...]:
-    """The first model against each other one, on the same pairs (or groups)."""
-    found = []
+def compare_contenders(
+    contenders: Sequence[Contender], groups: Sequence[str]
+) -> tuple[Comparison, ...]:
+    """The first model against each of the others, on the same pairs (or groups)."""
+    comparisons = []
     for other in contenders[1:]:
         first = _units(contenders[0].scores[MAIN], groups)
         second = _units(other.scores[MAIN], groups)
         for measure, a, b in zip(("ciou", "auc"), first, second, strict=True):
             test = paired_test(a, b)
-            found.append(Comparison(contenders[0].name, other.name, measure, test))
-    return tuple(found)
+            comparisons.append(Comparison(contenders[0].name, other.name, measure, test))
+    return tuple(comparisons)

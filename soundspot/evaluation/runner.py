@@ -1,9 +1,9 @@
-"""Models x benchmarks -> rows: every contender and every baseline, judged on the same pairs.
+"""Score models, saved maps and baselines on benchmarks, always on the same pairs.
 
-A pair that one contender cannot be judged on (its picture, sound or map is missing) is left out for
-all of them, listed and counted: numbers in one table are always of the same pairs.
+A pair that one contender lacks (its picture, sound or map is missing) is left out for all of them,
+listed and counted: all numbers in a table are of the same pairs.
 
-Axes: n pairs, m groups (duets), h w the map as a model made it, t passes of a PCM.
+Axes: n pairs, h w the map as a model made it, t passes of a PCM.
 """
 
 from collections import Counter
@@ -13,20 +13,34 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.evaluation import absence, predictions, rows
-from soundspot.evaluation.absence import Absence
-from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find, flaws
+from soundspot.evaluation import predictions, rows
+from soundspot.evaluation.benchmarks import (
+    BENCHMARKS,
+    Benchmark,
+    Flaws,
+    find_benchmark,
+    find_flaws,
+)
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import Truths
-from soundspot.evaluation.predictions import Encoded, Features, SavedMaps, Scene
+from soundspot.evaluation.no_visible_source import SourceDetection, score_escvoc, score_extended
+from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
+from soundspot.evaluation.saved_maps import SavedMaps
+from soundspot.evaluation.scenes import (
+    ESCVOC_SPLITS,
+    NO_MEDIA,
+    Scene,
+    find_scenes,
+    frames_of,
+    sounds_of,
+)
 from soundspot.features.cache import FeatureSpec
-from soundspot.inference.localizer import Localizer, load
 
 ESCVOC = Path("data/escvoc")
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
@@ -34,17 +48,17 @@ MORE_CYCLES = 2  # passes that the figures show beyond the trained T
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to evaluate on what.
+class EvaluationRequest:
+    """What to evaluate, and on what.
 
     Attributes:
         benchmarks: Names.
-        models: Shipped names, checkpoints or run folders; without them only the baselines count.
-        data: A pair set; default for ESC-VOC: data/escvoc, if it is there.
+        models: Shipped names, checkpoints or run folders; without any, only baselines are scored.
+        data: A pair set; default for ESC-VOC: data/escvoc, if it exists.
         annotations: Folder of the benchmark's own files.
         maps: Folders of maps that other codebases saved.
         cycles: T of PCM models, if not the one they were trained with.
-        guidance: Weight of object guidance: every model stands in the tables with it too.
+        guidance: Weight of object guidance; if not 0, every model is also scored with it.
     """
 
     benchmarks: tuple[str, ...]
@@ -58,20 +72,20 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """All that was found on one benchmark.
+    """The results on one benchmark.
 
     Attributes:
         benchmark: Which.
         scenes: The evaluated pairs with a visible source.
-        missing: id -> reason, as far as ids are known.
+        missing: id -> reason, for pairs whose ids are known.
         evaluated: How many pairs were evaluated, with and without a visible source.
-        flaws: Of the annotations.
+        flaws: Flaws of the annotations.
         truths: Consensus maps of the scenes.
         contenders: Models, saved maps, baselines, in this order.
         rows: Contenders x protocols.
         comparisons: Paired tests.
-        absences: Who can tell that no source is visible.
-        pairs: Where the frames are, if anywhere.
+        source_detections: How well models notice that no source is visible.
+        pairs: The pair set with the frames, if any.
     """
 
     benchmark: Benchmark
@@ -83,59 +97,53 @@ class Result:
     contenders: tuple[Contender, ...]
     rows: tuple[Row, ...]
     comparisons: tuple[Comparison, ...]
-    absences: tuple[Absence, ...]
+    source_detections: tuple[SourceDetection, ...]
     pairs: PairSet | None
 
     @property
     def lost(self) -> int:
-        """Pairs of the benchmark that were not evaluated."""
+        """Number of pairs of the benchmark that were not evaluated."""
         return self.benchmark.count - self.evaluated
 
     @property
     def coverage(self) -> str:
-        """How much of the benchmark the numbers speak of."""
+        """How much of the benchmark was evaluated, in words."""
         return f"evaluated {self.evaluated:,} of {self.benchmark.count:,} {self.benchmark.unit}"
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The results of a job, and the cards of its models by name."""
+    """The results of a request, and its models."""
 
-    job: Job
+    request: EvaluationRequest
     results: tuple[Result, ...]
-    models: tuple[Localizer, ...]
+    models: tuple[EvaluatedModel, ...]
 
 
-def evaluate(job: Job) -> Evaluation:
-    """Run a job; bad names and folders are refused before any model is loaded."""
-    chosen = list({find(name).name: find(name) for name in job.benchmarks}.values())
+def run_evaluation(request: EvaluationRequest) -> Evaluation:
+    """Carry out a request; bad names and folders are refused before any model is loaded."""
+    named = [find_benchmark(name) for name in request.benchmarks]
+    chosen = list({benchmark.name: benchmark for benchmark in named}.values())
     if not chosen:
         raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
-    check_weight(job.guidance)
-    if job.guidance and not job.models:
-        raise SoundspotError("object guidance needs a model whose maps it can guide")
-    saved = [SavedMaps(folder) for folder in dict.fromkeys(job.maps)]
-    places = {b.name: pair_set(b, job) for b in chosen}
-    models = [load(name) for name in dict.fromkeys(job.models)]
-    if job.cycles is not None:
-        if job.cycles < 1:
-            raise SoundspotError(f"the PCM needs at least one pass, not --cycles {job.cycles}")
-        if not any(predictions.cycles_of(model) for model in models):
-            raise SoundspotError(
-                f"--cycles {job.cycles} needs a model with a PCM, but none has one"
-            )
-    results = [run(b, places[b.name], job, models, saved) for b in chosen]
-    return Evaluation(job, tuple(results), tuple(models))
+    check_weight(request.guidance)
+    if request.guidance and not request.models:
+        raise SoundspotError("object guidance needs a model to guide")
+    saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
+    media = {benchmark.name: _pair_set(benchmark, request) for benchmark in chosen}
+    models = [open_model(name) for name in dict.fromkeys(request.models)]
+    _check_cycles(request.cycles, models)
+    results = [score_benchmark(b, media[b.name], request, models, saved) for b in chosen]
+    return Evaluation(request, tuple(results), tuple(models))
 
 
-def pair_set(benchmark: Benchmark, job: Job) -> PairSet | None:
-    """The pair set with a benchmark's media, or None where none is needed."""
-    own = benchmark.name in predictions.ESCVOC_SPLITS
-    if job.data is not None:
-        return PairSet.open(job.data)
-    if own and ESCVOC.is_dir():
+def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | None:
+    """The pair set with a benchmark's media; None if none is needed."""
+    if request.data is not None:
+        return PairSet.open(request.data)
+    if benchmark.name in ESCVOC_SPLITS and ESCVOC.is_dir():
         return PairSet.open(ESCVOC)
-    if job.models:
+    if request.models:
         raise SoundspotError(
             f"a model needs the pictures and sounds of {benchmark.name}: "
             "name their pair set with --data"
@@ -143,91 +151,131 @@ def pair_set(benchmark: Benchmark, job: Job) -> PairSet | None:
     return None
 
 
-def run(
+def _check_cycles(cycles: int | None, models: Sequence[EvaluatedModel]) -> None:
+    if cycles is None:
+        return
+    if cycles < 1:
+        raise SoundspotError(f"the PCM needs at least one pass, got --cycles {cycles}")
+    if not any(model.cycles for model in models):
+        raise SoundspotError(f"--cycles {cycles} needs a model with a PCM, but none has one")
+
+
+class _Trial(NamedTuple):
+    """What every contender of a benchmark is scored on; `truths` are of the visible scenes."""
+
+    benchmark: Benchmark
+    pairs: PairSet | None
+    scenes: Sequence[Scene]
+    visible: Bool[np.ndarray, "n"]
+    truths: Truths
+
+
+class _Scored(NamedTuple):
+    contenders: list[Contender]
+    detections: list[SourceDetection]
+
+
+def score_benchmark(
     benchmark: Benchmark,
     pairs: PairSet | None,
-    job: Job,
-    models: Sequence[Localizer],
+    request: EvaluationRequest,
+    models: Sequence[EvaluatedModel],
     saved: Sequence[SavedMaps],
 ) -> Result:
-    """Judge every contender and the baselines on one benchmark."""
-    scenes, missing = predictions.find_scenes(benchmark, pairs, job.annotations)
+    """Score every contender and the baselines on one benchmark."""
+    scenes, missing = find_scenes(benchmark, pairs, request.annotations)
     features = {} if pairs is None else _features(models, pairs, scenes)
-    scenes, gone = _available(scenes, features, saved)
-    missing |= gone
+    scenes, dropped = _available(scenes, features, saved)
+    missing |= dropped
     if not scenes:
-        reason = next(iter(missing.values()), predictions.LOST)
+        reason = next(iter(missing.values()), NO_MEDIA)
         raise SoundspotError(
             f"none of the {benchmark.count:,} {benchmark.unit} of {benchmark.name} can be "
-            f"evaluated; the first of them: {reason}"
+            f"evaluated; the first: {reason}"
         )
-    visible = [scene for scene in scenes if scene.item.visible]
-    items = [scene.item for scene in visible]
-    truths = benchmark.truths(items)
-
-    is_visible = np.array([scene.item.visible for scene in scenes])
-
-    made: list[Contender] = []
-    absences: list[Absence] = []
-    for model in models:
-        assert pairs is not None  # `pair_set` refuses models without one
-        known = features[model.name]
-        passes = _passes(model, known, scenes, job.cycles)
-        maps = passes.maps
-        scores = score(maps[is_visible], truths)
-        one = Contender(model.name, "model", scores, maps[is_visible])
-        if passes.by_cycle is not None:
-            traced = passes.by_cycle[:, is_visible]
-            by_pass = tuple(score(passed, truths)[MAIN] for passed in traced)
-            one = replace(one, by_cycle=traced, cycle_scores=by_pass)
-        made.append(one)
-        if job.guidance:
-            stands_out = predictions.saliency_maps(known, _frames(visible))
-            guided = guide(maps[is_visible], stands_out, job.guidance)
-            name = f"{model.name} + guidance {job.guidance:g}"
-            made.append(Contender(name, "model", score(guided, truths), guided))
-        if not is_visible.all():
-            absences.append(absence.of_extended(model.name, maps, is_visible, scores[MAIN]))
-        elif benchmark.name in WITH_MADE_NEGATIVES:
-            cycles = _cycles(model, job.cycles)
-            absences += absence.of_escvoc(model, known, pairs, scenes, maps, scores[MAIN], cycles)
-    for folder in saved:
-        maps = folder.read([scene.item.id for scene in scenes])
-        scores = score(maps[is_visible], truths)
-        made.append(Contender(str(folder.folder), "maps", scores, maps[is_visible]))
-        if not is_visible.all():
-            absences.append(absence.of_extended(str(folder.folder), maps, is_visible, scores[MAIN]))
-    made += rows.baselines(truths, _saliency(features, pairs, visible))
-    groups = [item.group for item in items if item.group is not None]
+    shown = [scene for scene in scenes if scene.item.visible]
+    items = [scene.item for scene in shown]
+    visible = np.array([scene.item.visible for scene in scenes])
+    trial = _Trial(benchmark, pairs, scenes, visible, benchmark.truths(items))
+    scored = [_score_model(trial, model, features[model.name], request) for model in models]
+    scored += [_score_saved(trial, folder) for folder in saved]
+    own = [contender for part in scored for contender in part.contenders]
+    contenders = own + rows.baselines(trial.truths, _saliency(features, pairs, shown))
     lost = benchmark.count - len(scenes)
     return Result(
         benchmark=benchmark,
-        scenes=tuple(visible),
+        scenes=tuple(shown),
         missing=missing,
         evaluated=len(scenes),
-        flaws=flaws(items),
-        truths=truths,
-        contenders=tuple(made),
+        flaws=find_flaws(items),
+        truths=trial.truths,
+        contenders=tuple(contenders),
         rows=tuple(
-            row for one in made for row in rows.rows_of(one, benchmark.name, items, truths, lost)
+            row
+            for contender in contenders
+            for row in rows.rows_of(contender, benchmark.name, items, trial.truths, lost)
         ),
-        comparisons=rows.compare([one for one in made if one.kind != "trivial"], groups),
-        absences=tuple(absences),
+        comparisons=rows.compare_contenders(own, [i.group for i in items if i.group is not None]),
+        source_detections=tuple(detection for part in scored for detection in part.detections),
         pairs=pairs,
     )
 
 
+def _score_model(
+    trial: _Trial, model: EvaluatedModel, features: Features, request: EvaluationRequest
+) -> _Scored:
+    """A model, with object guidance too if requested, and how it notices missing sources."""
+    benchmark, pairs, scenes, visible, truths = trial
+    assert pairs is not None  # `_pair_set` refuses models without one
+    cycles = None if model.cycles is None else request.cycles or model.cycles
+    maps, by_cycle = _passes(model, features, scenes, cycles)
+    contender = _contender(trial, model.name, "model", maps)
+    if by_cycle is not None:
+        traced = by_cycle[:, visible]
+        by_pass = tuple(score(passed, truths)[MAIN] for passed in traced)
+        contender = replace(contender, by_cycle=traced, cycle_scores=by_pass)
+    contenders = [contender]
+    if request.guidance:
+        shown = [scene for scene in scenes if scene.item.visible]
+        stands_out = predictions.saliency_maps(features, frames_of(shown))
+        guided = guide(maps[visible], stands_out, request.guidance)
+        name = f"{model.name} + guidance {request.guidance:g}"
+        contenders.append(Contender(name, "model", score(guided, truths), guided))
+    scores = contender.scores[MAIN]
+    detections = []
+    if not visible.all():
+        detections = [score_extended(model.name, maps, visible, scores)]
+    elif benchmark.name in WITH_MADE_NEGATIVES:
+        detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)
+    return _Scored(contenders, detections)
+
+
+def _score_saved(trial: _Trial, saved: SavedMaps) -> _Scored:
+    name = str(saved.folder)
+    maps = saved.read([scene.item.id for scene in trial.scenes])
+    contender = _contender(trial, name, "maps", maps)
+    detections = []
+    if not trial.visible.all():
+        detections = [score_extended(name, maps, trial.visible, contender.scores[MAIN])]
+    return _Scored([contender], detections)
+
+
+def _contender(
+    trial: _Trial, name: str, kind: rows.Kind, maps: Float[np.ndarray, "n h w"]
+) -> Contender:
+    shown = maps[trial.visible]
+    return Contender(name, kind, score(shown, trial.truths), shown)
+
+
 def _features(
-    models: Sequence[Localizer], pairs: PairSet, scenes: Sequence[Scene]
+    models: Sequence[EvaluatedModel], pairs: PairSet, scenes: Sequence[Scene]
 ) -> dict[str, Features]:
     """Model name -> its features; models on the same encoders share them."""
-    frames = _frames(scenes)
-    sounds = [scene.audio for scene in scenes if scene.audio is not None]
+    frames, sounds = frames_of(scenes), sounds_of(scenes)
     by_encoders: dict[object, Features] = {}
     by_model = {}
     for model in models:
-        spec = model.card.features
-        key = (spec, model.card.provenance.get("encoder_weights"))
+        key = (model.card.features, model.card.provenance.get("encoder_weights"))
         if key not in by_encoders:
             by_encoders[key] = predictions.open_features(model, pairs, frames, sounds)
         by_model[model.name] = by_encoders[key]
@@ -235,22 +283,20 @@ def _features(
 
 
 def _available(
-    scenes: Sequence[Scene],
-    features: Mapping[str, Features],
-    saved: Sequence[SavedMaps],
+    scenes: Sequence[Scene], features: Mapping[str, Features], saved: Sequence[SavedMaps]
 ) -> tuple[list[Scene], dict[str, str]]:
-    """The scenes that every contender can be judged on, and why the others cannot."""
+    """The scenes that every contender can be scored on, and why the others cannot."""
     missing: dict[str, str] = {}
     ids = [scene.item.id for scene in scenes]
     for known in features.values():
-        lost = known.lost if isinstance(known, Encoded) else {}
+        lost = known.lost if isinstance(known, EncodedFeatures) else {}
         for scene in scenes:
             for name in (scene.frame, scene.audio):
                 if name is not None and name in lost:
                     missing[scene.item.id] = lost[name]
     for folder in saved:
-        having = folder.having(ids)
-        missing |= {id: f"no map in {folder.folder}" for id in ids if id not in having}
+        available = folder.available(ids)
+        missing |= {id: f"no map in {folder.folder}" for id in ids if id not in available}
     left = Counter(s.item.group for s in scenes if s.item.id not in missing)
     for scene in scenes:
         if scene.item.group is not None and left[scene.item.group] == 1:
@@ -264,34 +310,23 @@ class _Passes(NamedTuple):
 
 
 def _passes(
-    model: Localizer, features: Features, scenes: Sequence[Scene], cycles: int | None
+    model: EvaluatedModel, features: Features, scenes: Sequence[Scene], cycles: int | None
 ) -> _Passes:
     """The maps of a model; with a PCM also those after fewer and a few more passes."""
-    frames = _frames(scenes)
-    f_a = features.sound([scene.audio for scene in scenes if scene.audio is not None])
-    passes = _cycles(model, cycles)
-    if passes is None:
+    frames, f_a = frames_of(scenes), features.sound(sounds_of(scenes))
+    if cycles is None:
         return _Passes(predictions.model_maps(model, features, frames, f_a), None)
-    in_groups = scenes[0].item.group is not None  # for duets there is no figure of the passes
-    shown = passes if in_groups else passes + MORE_CYCLES
+    in_groups = scenes[0].item.group is not None  # there is no figure of the passes for duets
+    shown = cycles if in_groups else cycles + MORE_CYCLES
     traced = predictions.maps_by_cycle(model, features, frames, f_a, shown)
-    return _Passes(traced[passes - 1], None if in_groups else traced)
-
-
-def _frames(scenes: Sequence[Scene]) -> list[str]:
-    return [scene.frame for scene in scenes if scene.frame is not None]
-
-
-def _cycles(model: Localizer, cycles: int | None) -> int | None:
-    trained = predictions.cycles_of(model)
-    return None if trained is None else cycles or trained
+    return _Passes(traced[cycles - 1], None if in_groups else traced)
 
 
 def _saliency(
     features: Mapping[str, Features], pairs: PairSet | None, scenes: Sequence[Scene]
 ) -> Float[np.ndarray, "n h w"] | None:
-    """What stands out of the pictures, if the features of an encoder are at hand."""
-    frames = _frames(scenes)
+    """What stands out in the pictures, if the features of an encoder are available."""
+    frames = frames_of(scenes)
     known: Features | None = next(iter(features.values()), None)
     if known is None and pairs is not None:
         known = predictions.open_cache(pairs, FeatureSpec(), frames)

@@ -1,7 +1,7 @@
-"""What a benchmark gives away without a model: print these beside every model.
+"""Baselines that need no model, shown beside every model.
 
-A disc in the middle, the whole frame, a random map, what stands out of the picture whatever is
-heard, and the best that each protocol lets anybody score.
+A centred disc, the whole frame, a random map, what stands out in the picture regardless of the
+sound, and the best score that each protocol allows.
 
 Axes: n pairs, c channels, h w cells of a feature map, s side of the evaluation map.
 """
@@ -18,7 +18,7 @@ Scores = dict[str, Float[np.ndarray, "n"]]
 
 
 def disc(size: int = SIZE, share: float = 0.5) -> Bool[np.ndarray, "s s"]:
-    """A disc around the middle of the frame (pixel 111.5 of 224) that covers a share of it."""
+    """A disc around the centre of the frame (pixel 111.5 of 224) that covers a share of it."""
     offset = np.arange(size) - (size - 1) / 2
     return offset[:, None] ** 2 + offset**2 <= share * size**2 / math.pi
 
@@ -34,16 +34,16 @@ def random_maps(pairs: int, cells: int = 14, seed: int = 0) -> Float32[np.ndarra
 
 
 def saliency(features: Float[np.ndarray, "n c h w"]) -> Float[np.ndarray, "n h w"]:
-    """Maps from the picture alone: the mean over the channels of the absolute features."""
+    """Maps from the picture alone: the mean absolute feature over the channels."""
     return np.asarray(np.abs(features).mean(axis=1))
 
 
 def ceiling(truths: Truths) -> Scores:
-    """The best cIoU that each protocol can give, by an oracle whose map has no ties.
+    """The best possible cIoU under each protocol, by an oracle whose map has no ties.
 
-    The best mask of k pixels takes the k pixels where g is highest. A protocol that always keeps
-    half of the frame cannot reach a small object: its ceiling is far from 1. (With ties `> median`
-    may keep fewer pixels and `>= median` more; maps of a network have none to speak of.)
+    The best mask of k pixels has the k pixels where g is highest. A protocol that always keeps half
+    of the frame cannot fit a small object: its ceiling is far below 1. (With ties `> median` may
+    keep fewer pixels and `>= median` more; the maps of a network have hardly any.)
     """
     present = truths.astype(np.bool_, copy=False)
     truth_areas = areas(present)
@@ -53,7 +53,7 @@ def ceiling(truths: Truths) -> Scores:
     for name, protocol in PROTOCOLS.items():
         kept = protocol.best_area(truth_areas, pixels)
         agreed = total.copy()
-        for i in np.flatnonzero(kept < truth_areas):  # not all of the truth can be covered
+        for i in np.flatnonzero(kept < truth_areas):  # the mask cannot cover the whole truth
             agreed[i] = np.sort(truths[i], axis=None)[pixels - kept[i] :].sum(dtype=np.float64)
         whole = total + np.maximum(kept - truth_areas, 0)
         best[name] = np.divide(agreed, whole, out=np.zeros(len(truths)), where=whole > 0)
@@ -65,11 +65,11 @@ def trivial_scores(
 ) -> dict[str, Scores]:
     """Baseline name -> protocol -> cIoU of each pair.
 
-    The disc and the full frame are masks already, so they score the same under every protocol.
+    The disc and the full frame are already masks, so they score the same under every protocol.
 
     Args:
         truths: Consensus maps of the benchmark.
-        saliency_maps: Made by `saliency` from the model's visual encoder; left out if None.
+        saliency_maps: From `saliency` of the visual encoder's features; left out if None.
         seed: Of the random maps.
     """
     size = truths.shape[-1]
@@ -79,8 +79,7 @@ def trivial_scores(
         maps["image saliency"] = saliency_maps
     scores: dict[str, Scores] = {}
     for name, mask in masks.items():
-        found = ciou(np.broadcast_to(mask, truths.shape), truths)
-        scores[name] = dict.fromkeys(PROTOCOLS, found)
+        scores[name] = dict.fromkeys(PROTOCOLS, ciou(np.broadcast_to(mask, truths.shape), truths))
     for name, baseline in maps.items():
         scores[name] = score(baseline, truths)
     scores["oracle ceiling"] = ceiling(truths)

@@ -21,27 +21,27 @@ BATCH = 64
 
 
 def validate(method: Method, cache: FeatureCache, pairs: PairSet) -> dict[str, float]:
-    """What selects an epoch: cIoU@0.5 and AUC (`sspl` protocol) on val, and duets if there are.
+    """The numbers that select an epoch: cIoU@0.5 and AUC (`sspl`) on val, and duets if present.
 
     Args:
         method: In eval mode.
-        cache: Holds the evaluation views and the sounds.
+        cache: Must hold the evaluation views and the sounds.
         pairs: Its val split must have boxes.
     """
     rows = pairs.select("val")
     scores = score(cached_maps(method, cache, rows), pair_truths(rows))["sspl"]
-    found = {"ciou": ciou_at(scores), "auc": auc(scores)}
+    metrics = {"ciou": ciou_at(scores), "auc": auc(scores)}
     if "duets-val" in pairs.splits():
         duets = pairs.select("duets-val")
         right = peak_on_side(cached_maps(method, cache, duets), [side_of(pair) for pair in duets])
-        found["duets"] = float(right.mean())
-    return found
+        metrics["duets"] = float(right.mean())
+    return metrics
 
 
 def cached_maps(
     method: Method, cache: FeatureCache, pairs: Sequence[Pair], cycles: int | None = None
 ) -> Float[np.ndarray, "n h w"]:
-    """The maps of annotated pairs, each with its own sound."""
+    """The maps of annotated pairs with their own sounds."""
     device = next(method.parameters()).device
     maps = []
     with torch.inference_mode():
@@ -54,13 +54,13 @@ def cached_maps(
 
 
 def pair_truths(pairs: Sequence[Pair]) -> Truths:
-    """Consensus maps: the union of one annotator's boxes, two votes of several annotators."""
+    """Consensus maps: the union of a single annotator's boxes, or two votes among several."""
     several = any(len(pair.boxes or ()) > 1 for pair in pairs)
     return truth_maps([pair.boxes or () for pair in pairs], needed=2 if several else 1)
 
 
 def side_of(pair: Pair) -> Side:
-    """The half of a duet's frame in which the sounding object is."""
+    """The half of a duet's frame that contains the sounding object."""
     boxes = [box for annotator in pair.boxes or () for box in annotator]
     middle = np.mean([(box[0] + box[2]) / 2 for box in boxes])
     return "left" if middle < 0.5 else "right"
@@ -68,5 +68,5 @@ def side_of(pair: Pair) -> Side:
 
 def _sound(pair: Pair) -> str:
     if pair.audio is None:
-        raise SoundspotError(f"pair {pair.id!r} has boxes but no sound of its own to be judged by")
+        raise SoundspotError(f"pair {pair.id!r} has boxes but no sound to evaluate it with")
     return pair.audio

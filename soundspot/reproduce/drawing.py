@@ -14,9 +14,9 @@ from PIL import Image, ImageDraw
 
 from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import SIZE, box_pixels
+from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay, write_picture
-from soundspot.inference.localizer import load
 from soundspot.reproduce.runs import maps_of, scenes_of
 from soundspot.reproduce.table import Plan
 
@@ -72,7 +72,7 @@ def _examples(found: Mapping[str, Any], plan: Plan, path: Path) -> Path:
     chosen = [scenes[i] for i in sorted(first.values())][:EXAMPLES]
     columns = []
     for line in found["lines"]:
-        model = load(plan.runs / line["seeds"][0]["run"])
+        model = open_model(plan.runs / line["seeds"][0]["run"])
         columns.append(maps_of(model, plan.exam, chosen, line["guidance"]))
     labels = ["truth", *(line["label"] for line in found["lines"])]
     width, height = SIZE * len(labels), SIZE * len(chosen) + CAPTION

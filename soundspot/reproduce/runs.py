@@ -21,19 +21,23 @@ from soundspot.common.config import from_dict, non_defaults
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
-from soundspot.evaluation.benchmarks import Benchmark
-from soundspot.evaluation.benchmarks import find as find_benchmark
+from soundspot.evaluation.benchmarks import Benchmark, find_benchmark
 from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import Truths
-from soundspot.evaluation.predictions import Encoded, Features, Scene
+from soundspot.evaluation.predictions import (
+    EncodedFeatures,
+    EvaluatedModel,
+    Features,
+    open_model,
+)
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
+from soundspot.evaluation.scenes import Scene, find_scenes, frames_of, sounds_of
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
 from soundspot.inference.figures import training_curves
-from soundspot.inference.localizer import Localizer, load
 from soundspot.model.methods import METHODS
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
@@ -139,7 +143,7 @@ def score_run(folder: Path, exam: TestSet, guidance: float = 0.0, passes: bool =
         guidance: Weight of object guidance.
         passes: Whether to judge each pass of a PCM too.
     """
-    model = load(folder)
+    model = open_model(folder)
     first, *others = exam.benchmarks
     scenes, truths = scenes_of(first, exam)
     traced = _traced(model, exam, scenes) if passes else ()
@@ -158,7 +162,7 @@ def score_run(folder: Path, exam: TestSet, guidance: float = 0.0, passes: bool =
 
 def scenes_of(benchmark: Benchmark, exam: TestSet) -> tuple[list[Scene], Truths]:
     """The pairs of a benchmark with a visible source whose media are there, and their truth."""
-    scenes, missing = predictions.find_scenes(benchmark, exam.pairs, exam.annotations)
+    scenes, missing = find_scenes(benchmark, exam.pairs, exam.annotations)
     scenes = [scene for scene in scenes if scene.item.visible]
     if missing:
         log.warning("%d pairs of %s have no media", len(missing), benchmark.name)
@@ -168,7 +172,7 @@ def scenes_of(benchmark: Benchmark, exam: TestSet) -> tuple[list[Scene], Truths]
 
 
 def maps_of(
-    model: Localizer, exam: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
+    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if it has a weight."""
     features, frames, sounds = _features(model, exam, scenes)
@@ -179,10 +183,10 @@ def maps_of(
 
 
 def _traced(
-    model: Localizer, exam: TestSet, scenes: Sequence[Scene]
+    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene]
 ) -> Sequence[Float[np.ndarray, "n h w"]]:
     """The maps after each pass of a PCM, a few more than it was trained with; else nothing."""
-    cycles = predictions.cycles_of(model)
+    cycles = model.cycles
     if cycles is None:
         return ()
     features, frames, sounds = _features(model, exam, scenes)
@@ -191,12 +195,11 @@ def _traced(
 
 
 def _features(
-    model: Localizer, exam: TestSet, scenes: Sequence[Scene]
+    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene]
 ) -> tuple[Features, list[str], list[str]]:
-    frames = [scene.frame for scene in scenes if scene.frame is not None]
-    sounds = [scene.audio for scene in scenes if scene.audio is not None]
+    frames, sounds = frames_of(scenes), sounds_of(scenes)
     features = predictions.open_features(model, exam.pairs, frames, sounds)
-    if isinstance(features, Encoded) and features.lost:
+    if isinstance(features, EncodedFeatures) and features.lost:
         raise SoundspotError(
             f"{len(features.lost)} files of {exam.pairs.root} cannot be read: "
             f"see `soundspot pairs check {exam.pairs.root}`"

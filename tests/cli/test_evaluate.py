@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from soundspot.cli import main
-from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Item
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark
 from soundspot.evaluation.metrics import union_map
 
 BOX = ((0.25, 0.25, 0.75, 0.75),)
@@ -15,7 +16,7 @@ BOX = ((0.25, 0.25, 0.75, 0.75),)
 def toy(monkeypatch) -> str:
     """A benchmark of four clips, two of them in the tiny pair set."""
     ids = ("val-0", "val-1", "clip_c", "clip_d")
-    items = [Item(id, id, id, (BOX,)) for id in ids]
+    items = [BenchmarkItem(id, id, id, (BOX,)) for id in ids]
     monkeypatch.setitem(
         BENCHMARKS, "toy", Benchmark("toy", "Toy", "clips", 4, 1, lambda folder: items)
     )
@@ -92,7 +93,7 @@ def test_audit_compares_pictures_where_it_has_both_sets(capsys, tmp_path, tiny_p
     both = ["--train-data", str(leaky), "--data", str(tiny_pairs.root)]
     assert main([*arguments, *both, "--strict"]) == 2
     assert "looks alike: train-7 and val-0, 0 bits apart" in capsys.readouterr().out
-    assert "both --train-data and --data" in refused(capsys, *arguments, *both[:2])
+    assert "needs both --train-data and --data" in refused(capsys, *arguments, *both[:2])
 
 
 def test_bad_audits_are_refused_in_one_sentence(capsys, tmp_path, toy):

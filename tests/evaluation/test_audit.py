@@ -6,24 +6,25 @@ import pytest
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.audit import (
     NEAR,
     Match,
-    audit,
+    compare_ids,
     frame_hash,
     near_duplicates,
     read_ids,
     write_ids,
 )
-from soundspot.evaluation.benchmarks import Item, load
+from soundspot.evaluation.benchmarks import load_benchmark
 
 
 def clip(id):
-    return Item(id, id, id, (((0.0, 0.0, 1.0, 1.0),),))
+    return BenchmarkItem(id, id, id, (((0.0, 0.0, 1.0, 1.0),),))
 
 
 def test_leaks_are_found_by_id_and_taken_out():
-    report = audit(["c", "x", "a", "x", "y"], [clip("a"), clip("b"), clip("c")])
+    report = compare_ids(["c", "x", "a", "x", "y"], [clip("a"), clip("b"), clip("c")])
     assert (report.train, report.benchmark) == (4, 3)
     assert report.leaked == ("a", "c")  # in the order of the benchmark
     assert report.clean_train == ("x", "y")  # in the order of the list, repeated ones once
@@ -31,27 +32,27 @@ def test_leaks_are_found_by_id_and_taken_out():
 
 
 def test_a_clean_list_is_said_to_be_clean():
-    report = audit(["x"], [clip("a")])
+    report = compare_ids(["x"], [clip("a")])
     assert (report.leaked, report.clean_train, report.clean_benchmark) == ((), ("x",), ("a",))
 
 
 def test_suffixes_do_not_hide_a_leak():
-    assert audit(["a.mp4"], [clip("a")]).leaked == ("a",)
-    pair = Item("a", "picture.JPG", "sound.flac", ())
-    assert audit(["picture"], [pair]).leaked == ("a",)
-    assert audit(["clip.mp4_1"], [clip("clip")]).leaked == ()
+    assert compare_ids(["a.mp4"], [clip("a")]).leaked == ("a",)
+    pair = BenchmarkItem("a", "picture.JPG", "sound.flac", ())
+    assert compare_ids(["picture"], [pair]).leaked == ("a",)
+    assert compare_ids(["clip.mp4_1"], [clip("clip")]).leaked == ()
 
 
 def test_the_sound_alone_can_leak():
-    pair = Item("p", frame="seen", audio="heard", boxes=())
-    report = audit(["heard", "x"], [pair])
+    pair = BenchmarkItem("p", frame="seen", audio="heard", boxes=())
+    report = compare_ids(["heard", "x"], [pair])
     assert report.leaked == ("p",)
     assert report.clean_train == ("x",)
 
 
 def test_lookalikes_count_beside_ids():
     matches = [Match("x", "b", 3), Match("a", "a", 0)]
-    report = audit(["a", "x", "y"], [clip("a"), clip("b"), clip("c")], matches)
+    report = compare_ids(["a", "x", "y"], [clip("a"), clip("b"), clip("c")], matches)
     assert report.leaked == ("a",)
     assert report.alike == (Match("x", "b", 3),)  # a is known already
     assert report.clean_train == ("y",)
@@ -157,8 +158,8 @@ def test_near_duplicates_by_hand():
     bits = np.zeros((3, 255), dtype=bool)
     bits[1, :NEAR] = True
     bits[2, : NEAR + 1] = True
-    found = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
-    assert found == [Match("a", "t", 0), Match("b", "t", NEAR)]
+    matches = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
+    assert matches == [Match("a", "t", 0), Match("b", "t", NEAR)]
     assert near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"], near=0) == [Match("a", "t", 0)]
 
 
@@ -182,7 +183,7 @@ def test_near_duplicates_in_a_long_list():
 )
 def test_the_popular_lists_leak(shared_data, train, benchmark, leaked, left):
     folder = shared_data / "annotations"
-    report = audit(read_ids(folder / train), load(benchmark, folder))
+    report = compare_ids(read_ids(folder / train), load_benchmark(benchmark, folder))
     assert len(report.leaked) == leaked
     assert len(report.clean_train) == left
     assert len(report.clean_benchmark) == report.benchmark - leaked

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation.benchmarks import BENCHMARKS, Item, flaws, load
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import BENCHMARKS, find_flaws, load_benchmark
 from soundspot.evaluation.metrics import box_pixels
 
 VGGSS = [
@@ -26,7 +27,7 @@ def read(name, folder):
 def test_vggss_rows_become_items(tmp_path):
     write(tmp_path, "vggss.json", VGGSS)
     items = read("vggss", tmp_path)
-    assert items[0] == Item(
+    assert items[0] == BenchmarkItem(
         "aaaaaaaaaaa_000001",
         "aaaaaaaaaaa_000001",
         "aaaaaaaaaaa_000001",
@@ -38,9 +39,9 @@ def test_vggss_rows_become_items(tmp_path):
 
 def test_flaws_are_found_and_named(tmp_path):
     write(tmp_path, "vggss.json", [*VGGSS, {"file": "d", "class": "x", "bbox": []}])
-    found = flaws([*read("vggss", tmp_path), Item("negative", "a", "b", ())])
-    assert found.degenerate == ("bbbbbbbbbbb_000002", "ccccccccccc_000003")
-    assert found.empty == ("bbbbbbbbbbb_000002", "d")
+    flaws = find_flaws([*read("vggss", tmp_path), BenchmarkItem("negative", "a", "b", ())])
+    assert flaws.degenerate == ("bbbbbbbbbbb_000002", "ccccccccccc_000003")
+    assert flaws.empty == ("bbbbbbbbbbb_000002", "d")
 
 
 def test_a_subset_keeps_its_own_order(tmp_path):
@@ -71,7 +72,9 @@ def test_the_extended_lists_add_negatives(tmp_path):
     write(tmp_path, "vggss_test_plus_silent.csv", silent)
     items = read("vggss-extended", tmp_path)
     assert [item.visible for item in items] == [True, True, True, False]
-    assert items[3] == Item("aaaaaaaaaaa_000001+zzz_000009", "aaaaaaaaaaa_000001", "zzz_000009", ())
+    assert items[3] == BenchmarkItem(
+        "aaaaaaaaaaa_000001+zzz_000009", "aaaaaaaaaaa_000001", "zzz_000009", ()
+    )
     assert not BENCHMARKS["vggss-extended"].truths(items[3:]).any()
     write(tmp_path, "vggss_test_plus_silent.csv", "video,audio,label\na,b,sounding\n")
     with pytest.raises(SoundspotError, match=r"non-sounding pairs only, got \{'sounding'\}"):
@@ -100,7 +103,7 @@ def test_avsbench_keeps_whole_pixels(tmp_path):
     write(tmp_path, "ms3_box.json", [row])
     (item,) = read("avs-ms3", tmp_path)
     assert (item.id, item.audio, item.cls) == ("abc_1/abc_1.mp4_2", "abc_1", None)
-    assert flaws([item]).empty == (item.id,)
+    assert find_flaws([item]).empty == (item.id,)
 
 
 @pytest.fixture
@@ -127,7 +130,7 @@ def escvoc(tmp_path):
 def test_escvoc_pairs(escvoc):
     (item,) = read("escvoc", escvoc)
     boxes = (((0.0, 0.5, 1.0, 1.0),),)
-    assert item == Item("cat_test_1", "cat_test_1.jpg", "s.flac", boxes, "cat")
+    assert item == BenchmarkItem("cat_test_1", "cat_test_1.jpg", "s.flac", boxes, "cat")
 
 
 def test_each_side_of_a_duet_is_an_item(escvoc):
@@ -148,11 +151,13 @@ def test_a_photograph_without_boxes_is_named(escvoc):
 
 def test_a_benchmark_is_all_of_it(tmp_path):
     write(tmp_path, "vggss.json", VGGSS)
-    with pytest.raises(SoundspotError, match="expected 5,158 clips, found 3"):
-        load("vggss", tmp_path)
+    with pytest.raises(SoundspotError, match="expected 5,158 clips, got 3"):
+        load_benchmark("vggss", tmp_path)
     write(tmp_path, "vggss.json", VGGSS + VGGSS[:1])
-    with pytest.raises(SoundspotError, match="1 ids stand there twice, the first is aaaaaaaaaaa"):
-        load("vggss", tmp_path)
+    with pytest.raises(
+        SoundspotError, match="1 ids appear more than once, the first is aaaaaaaaaaa"
+    ):
+        load_benchmark("vggss", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +167,14 @@ def test_a_benchmark_is_all_of_it(tmp_path):
         ("{}", "must hold a list"),
         (
             '[{"file": "a", "class": "b"}]',
-            "row 0: expected file, class, bbox, but bbox is missing or no list",
+            "row 0: expected file, class, bbox, but bbox is missing or not a list",
         ),
-        ('[{"file": 7, "class": "b", "bbox": []}]', "file is missing or no str"),
+        ('[{"file": 7, "class": "b", "bbox": []}]', "file is missing or not a str"),
         ("[3]", "row 0: expected"),
         ('[{"file": "a", "class": "b", "bbox": [[1, 2, 3]]}]', r"box .* got \[1, 2, 3\]"),
         ('[{"file": "a", "class": "b", "bbox": [[0, 0, NaN, 1]]}]', "box .* nan"),
         ('[{"file": "a", "class": "b", "bbox": [[0, 0, "x", 1]]}]', "box .* 'x'"),
-        ('[{"file": "a", "class": "b", "bbox": 7}]', "bbox is missing or no list"),
+        ('[{"file": "a", "class": "b", "bbox": 7}]', "bbox is missing or not a list"),
         ('[{"file": "a", "class": "b", "bbox": [7]}]', "box .* got 7"),
         (b"\xff\xfe", "not readable JSON"),
     ],
@@ -178,21 +183,21 @@ def test_bad_files_are_one_sentence(tmp_path, content, message):
     data = content if isinstance(content, bytes) else content.encode()
     (tmp_path / "vggss.json").write_bytes(data)
     with pytest.raises(SoundspotError, match=message):
-        load("vggss", tmp_path)
+        load_benchmark("vggss", tmp_path)
 
 
 def test_missing_files_and_unknown_names(tmp_path):
-    with pytest.raises(SoundspotError, match=r"no vggss.json in .*folder of the annotations"):
-        load("vggss", tmp_path)
+    with pytest.raises(SoundspotError, match=r"no vggss.json in .*annotations folder"):
+        load_benchmark("vggss", tmp_path)
     with pytest.raises(SoundspotError, match="did you mean 'vggss'"):
-        load("vgss", tmp_path)
+        load_benchmark("vgss", tmp_path)
 
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_real_annotations_are_complete(shared_data, name):
     folder = shared_data / ("escvoc" if name.startswith("escvoc") else "annotations")
-    items = load(name, folder)
+    items = load_benchmark(name, folder)
     degenerate, empty = {
         "vggss": (18, 2),
         "vggss4692": (17, 1),
@@ -205,8 +210,8 @@ def test_real_annotations_are_complete(shared_data, name):
         "flickr250": (1, 0),
         "flickr-extended": (1, 0),
     }.get(name, (0, 0))
-    found = flaws(items)
-    assert (len(found.degenerate), len(found.empty)) == (degenerate, empty)
+    flaws = find_flaws(items)
+    assert (len(flaws.degenerate), len(flaws.empty)) == (degenerate, empty)
     if "duets" in name:
         truths = BENCHMARKS[name].truths(items)
         left = np.array([item.side == "left" for item in items])

@@ -10,8 +10,8 @@ SALIENCY = np.array([[[4.0, 2.0, 3.0]]])
 
 def test_the_blend_by_hand():
     """Stretched: 0, 1/2, 1 and 1, 0, 1/2."""
-    found = guide(MAPS, SALIENCY, 0.25)
-    np.testing.assert_allclose(found, [[[0.25, 0.375, 0.875]]])
+    guided = guide(MAPS, SALIENCY, 0.25)
+    np.testing.assert_allclose(guided, [[[0.25, 0.375, 0.875]]])
 
 
 def test_no_weight_leaves_the_map_alone():
@@ -19,11 +19,11 @@ def test_no_weight_leaves_the_map_alone():
 
 
 def test_a_flat_saliency_only_scales():
-    found = guide(MAPS, np.full_like(MAPS, 7.0), 0.5)
-    np.testing.assert_allclose(found, [[[0.0, 0.25, 0.5]]])
+    guided = guide(MAPS, np.full_like(MAPS, 7.0), 0.5)
+    np.testing.assert_allclose(guided, [[[0.0, 0.25, 0.5]]])
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.0, 7.0])
-def test_a_weight_that_is_no_share_is_refused(weight):
-    with pytest.raises(SoundspotError, match=f"not {weight:g}"):
+def test_a_weight_outside_0_to_1_is_refused(weight):
+    with pytest.raises(SoundspotError, match=f"got {weight:g}"):
         check_weight(weight)

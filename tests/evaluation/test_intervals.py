@@ -5,13 +5,10 @@ from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import intervals
 from soundspot.evaluation.intervals import (
     Interval,
-    auc_interval,
     bootstrap,
-    ciou_interval,
     over_seeds,
     paired_test,
 )
-from soundspot.evaluation.metrics import auc
 
 
 def close(interval, low, high, by):
@@ -56,14 +53,6 @@ def test_blocks_cover_all_resamples(monkeypatch):
     whole = bootstrap(values, resamples=4_000)
     monkeypatch.setattr(intervals, "BLOCK", 101 * 7)
     assert close(bootstrap(values, resamples=4_000), whole.low, whole.high, by=0.005)
-
-
-def test_intervals_of_the_two_headlines():
-    scores = np.repeat([0.2, 0.5, 0.8], [30, 40, 30])
-    half_width = 1.96 * np.sqrt(0.7 * 0.3 / 100)
-    assert close(ciou_interval(scores), 0.7 - half_width, 0.7 + half_width, by=0.015)
-    found = auc_interval(scores)
-    assert found.low < auc(scores) < found.high
 
 
 def test_spread_over_seeds_by_hand():

@@ -29,7 +29,7 @@ def test_groups_keep_their_order_and_need_two_sounds():
         "b": [0, 3],
         "a": [1, 2],
     }
-    with pytest.raises(SoundspotError, match="1 of 2 groups have one, the first of them 'c'"):
+    with pytest.raises(SoundspotError, match="1 of 2 groups have one, the first is 'c'"):
         by_group(["a", "c", "a"])
 
 
@@ -48,14 +48,14 @@ def test_group_means():
 
 
 def test_peaks_are_centres_of_cells():
-    found = peaks(maps_of(LEFT, RIGHT))
-    assert found.tolist() == [[1.5 / 4, 0.25], [3.5 / 4, 0.25]]
+    centres = peaks(maps_of(LEFT, RIGHT))
+    assert centres.tolist() == [[1.5 / 4, 0.25], [3.5 / 4, 0.25]]
 
 
 def test_of_tied_peaks_the_first_counts_and_a_flat_map_has_none():
-    found = peaks(maps_of([[0, 0, 0, 0], [0, 7, 0, 7]], FLAT))
-    assert found[0].tolist() == [1.5 / 4, 0.75]
-    assert np.isnan(found[1]).all()
+    centres = peaks(maps_of([[0, 0, 0, 0], [0, 7, 0, 7]], FLAT))
+    assert centres[0].tolist() == [1.5 / 4, 0.75]
+    assert np.isnan(centres[1]).all()
 
 
 def test_peak_on_the_sounding_side():
@@ -128,22 +128,22 @@ def test_extended_by_hand():
     confidence = np.array([0.6, 0.9, 0.5, 0.8, 0.7])
     positive = np.array([True, True, False, False, True])
     scores = np.array([0.7, 0.6, 1.0, 0.0, 0.4])  # the third is a negative: its cIoU is ignored
-    found = extended(confidence, scores, positive)
+    summary = extended(confidence, scores, positive)
     # from the most confident: right, false, wrong place, right, false
     # precision 1, 1/2, 1/3, 2/4, 2/5; recall 1/3, 1/3, 1/2, 2/2, 2/2
-    assert found.ap == pytest.approx(1 * 1 / 3 + 0.5 * (1 / 2 - 1 / 3) + 0.5 * (1 - 1 / 2))
-    assert found.max_f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
-    assert found.threshold == 0.6
-    assert found.loc_acc == pytest.approx(2 / 3)
-    assert (found.positives, found.negatives) == (3, 2)
+    assert summary.ap == pytest.approx(1 * 1 / 3 + 0.5 * (1 / 2 - 1 / 3) + 0.5 * (1 - 1 / 2))
+    assert summary.max_f1 == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert summary.threshold == 0.6
+    assert summary.loc_acc == pytest.approx(2 / 3)
+    assert (summary.positives, summary.negatives) == (3, 2)
 
 
 def test_extended_treats_equal_confidences_as_one_threshold():
     positive = np.array([True, False])
     for order in ([0, 1], [1, 0]):
-        found = extended(np.full(2, 0.5), np.array([1.0, 0.0])[order], positive[order])
-        assert found.ap == pytest.approx(0.5)
-        assert found.max_f1 == pytest.approx(2 / 3)
+        summary = extended(np.full(2, 0.5), np.array([1.0, 0.0])[order], positive[order])
+        assert summary.ap == pytest.approx(0.5)
+        assert summary.max_f1 == pytest.approx(2 / 3)
 
 
 def test_extended_of_a_perfect_and_of_a_hopeless_model():

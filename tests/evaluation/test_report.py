@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from soundspot.common.errors import SoundspotError
+from soundspot.evaluation import report
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.report import page
-from soundspot.evaluation.report import write as report
-from soundspot.evaluation.report.charts import Series, _ticks, line_chart, pair_picture
-from soundspot.evaluation.report.page import extremes
+from soundspot.evaluation.report.charts import Series, line_chart, pair_picture, round_ticks
+from soundspot.evaluation.report.html import extremes, html_page
+from soundspot.evaluation.report.json_file import run_facts
+from soundspot.evaluation.report.markdown import markdown_page
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
-from soundspot.evaluation.runner import Job, evaluate
+from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def evaluation(tmp_path_factory, tiny_pairs):
             np.save(root / name / f"{pair.id}.npy", shown)
     folders = (root / "perfect", root / "<b>turned")
     names = ("escvoc-val", "escvoc-duets-val")
-    done = evaluate(Job(names, data=tiny_pairs.root, maps=folders))
+    done = run_evaluation(EvaluationRequest(names, data=tiny_pairs.root, maps=folders))
     first = done.results[0]
     perfect = first.contenders[0]
     passes = np.stack([1 - perfect.maps, perfect.maps, perfect.maps])
@@ -39,19 +40,19 @@ def evaluation(tmp_path_factory, tiny_pairs):
 
 
 def test_the_three_files_are_written_whole(tmp_path, evaluation):
-    report.write(evaluation, tmp_path / "new" / "report")
+    report.write_report(evaluation, tmp_path / "new" / "report")
     files = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
     assert files == ["report.html", "report.json", "report.md"]
 
 
 def test_json_rows_hold_what_is_promised(tmp_path, evaluation):
-    report.write(evaluation, tmp_path)
+    report.write_report(evaluation, tmp_path)
 
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
-    found = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
-    row = found["rows"][0]
+    values = json.loads((tmp_path / "report.json").read_text(), parse_constant=refuse)
+    row = values["rows"][0]
     assert (row["benchmark"], row["protocol"], row["n"], row["missing"]) == (
         "escvoc-val",
         "sspl",
@@ -59,19 +60,19 @@ def test_json_rows_hold_what_is_promised(tmp_path, evaluation):
         326,
     )
     assert row["ciou"] == row["ciou_low"] == row["auc_high"] == 1.0
-    duet = next(r for r in found["rows"] if r["benchmark"] == "escvoc-duets-val")
+    duet = next(r for r in values["rows"] if r["benchmark"] == "escvoc-duets-val")
     assert duet["peak_side"] == duet["both_sides"] == duet["peak_in_box"] == duet["iiou"] == 1.0
-    assert found["provenance"]["protocols"]["lvs"] == "map > median"
-    assert found["provenance"]["commit"]
-    details = found["benchmarks"][0]
+    assert values["provenance"]["protocols"]["lvs"] == "map > median"
+    assert values["provenance"]["commit"]
+    details = values["benchmarks"][0]
     assert (details["expected"], details["evaluated"], details["lost"]) == (331, 5, 326)
     passes = next(iter(details["pcm_passes"].values()))
-    assert [one["ciou"] for one in passes] == [0.0, 1.0, 1.0]
+    assert [after["ciou"] for after in passes] == [0.0, 1.0, 1.0]
     assert len(details["success_curves"]["thresholds"]) == 21
 
 
 def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
-    html = page.page(evaluation, report.provenance(evaluation))
+    html = html_page(evaluation, run_facts(evaluation))
     assert not re.search(r'(?:src|href)="(?!data:)', html)
     assert not re.search(r"url\(|@import|<script|<link", html)
     assert "<b>turned" not in html and "&lt;b&gt;turned" in html
@@ -82,7 +83,7 @@ def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
 
 
 def test_markdown_tables_are_whole(evaluation):
-    text = report.markdown(evaluation, {"command": "soundspot evaluate"})
+    text = markdown_page(evaluation, {"command": "soundspot evaluate"})
     lines = [line for line in text.splitlines() if line.startswith("|") and "sspl" in line]
     assert lines[0] == "| model | sspl | lvs | ezvsl | adaptive |"
     assert "100.0 / 100.0<br>100.0–100.0" in text
@@ -121,8 +122,8 @@ def test_a_bar_in_a_name_does_not_break_markdown():
 
 def test_extremes_do_not_repeat_pairs():
     scores = np.array([0.5, 0.1, 0.9, 0.3, 0.7, 0.2, 0.8])
-    found = {name: chosen.tolist() for name, chosen in extremes(scores, 4).items()}
-    assert found == {"Best": [2, 6], "Median": [4, 0], "Worst": [1, 5]}
+    chosen = {name: indices.tolist() for name, indices in extremes(scores, 4).items()}
+    assert chosen == {"Best": [2, 6], "Median": [4, 0], "Worst": [1, 5]}
     assert [chosen.tolist() for chosen in extremes(np.array([0.5]), 4).values()] == [[0]] * 3
 
 
@@ -136,22 +137,32 @@ def test_extremes_do_not_repeat_pairs():
     ],
 )
 def test_ticks_are_round_and_enclose_the_values(low, high, ticks):
-    found = _ticks(low, high)
-    assert found[0] <= low and found[-1] >= high
-    assert len(found) >= 2
+    placed = round_ticks([high, low])
+    assert placed[0] <= low and placed[-1] >= high
+    assert len(placed) >= 2
     if ticks:
-        assert found == pytest.approx(ticks)
+        assert placed == pytest.approx(ticks)
 
 
 def test_a_chart_puts_its_points_where_they_belong():
-    svg = line_chart(
-        [Series("a & b", [0.0, 1.0], [0.0, 1.0]), Series("c", [0.0, 1.0], [1.0, 0.0], True)],
-        "x",
-        "y",
-    )
-    lines = re.findall(r'<polyline points="([^"]+)"', svg)
-    assert lines[:2] == ["54.0,12.0 626.0,314.0", "54.0,314.0 626.0,12.0"]  # baselines first
-    assert "a &amp; b" in svg and "stroke-dasharray" in svg
+    model = Series("model", [0.0, 1.0], [0.0, 1.0])
+    baseline = Series("baseline", [0.0, 1.0], [1.0, 0.0], baseline=True)
+    chart = line_chart([model, baseline], "x", "y")
+    assert [line.name for line in chart.lines] == ["model", "baseline"]  # as in the legend
+    assert [line.points for line in chart.drawn] == [
+        ((54.0, 12.0), (626.0, 314.0)),  # the baseline is behind the model
+        ((54.0, 314.0), (626.0, 12.0)),
+    ]
+    assert chart.x_ticks[0] == (54.0, "0") and chart.y_ticks[-1] == (12.0, "100")
+
+
+def test_a_chart_is_drawn_with_its_legend(evaluation):
+    html = html_page(evaluation, {})
+    charts = re.findall(r'<svg class="chart".*?</svg>', html, flags=re.DOTALL)
+    assert len(charts) == 3  # success on two benchmarks, passes on the first
+    assert charts[0].count("<polyline") == 5 and charts[0].count('stroke-dasharray="none"') == 2
+    assert charts[1].count("<circle") == 6  # three passes of cIoU and AUC
+    assert html.count('class="key"') == 5 + 2 + 5
 
 
 def test_a_pair_becomes_a_picture_of_its_own():

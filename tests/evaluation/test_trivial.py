@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from soundspot.evaluation.benchmarks import BENCHMARKS, load
+from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from soundspot.evaluation.metrics import auc, ciou, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS, score
 from soundspot.evaluation.trivial import (
@@ -114,7 +114,7 @@ def test_trivial_scores_name_every_baseline():
     ],
 )
 def test_published_numbers(shared_data, name, folder, of_disc, of_full_frame, of_median):
-    truths = BENCHMARKS[name].truths(load(name, shared_data / folder))
+    truths = BENCHMARKS[name].truths(load_benchmark(name, shared_data / folder))
 
     def percent(scores):
         return round(100 * ciou_at(scores), 1), round(100 * auc(scores), 1)

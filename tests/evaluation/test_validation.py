@@ -30,9 +30,9 @@ def cache(tiny_pairs):
 def test_a_deaf_map_gets_half_of_the_duets(tiny_pairs, cache):
     left = np.zeros((14, 14))
     left[5, 2] = 1
-    found = validate(Fixed(left), cache, tiny_pairs)
-    assert found["duets"] == 0.5
-    assert set(found) == {"ciou", "auc", "duets"}
+    metrics = validate(Fixed(left), cache, tiny_pairs)
+    assert metrics["duets"] == 0.5
+    assert set(metrics) == {"ciou", "auc", "duets"}
 
 
 def test_the_truth_as_a_map_is_right_and_its_negative_is_wrong(tiny_pairs, cache):
@@ -62,9 +62,9 @@ class Echo(Method):
 def test_every_pair_gets_its_own_frame_and_sound(tiny_pairs, cache):
     rows = tiny_pairs.select("val")
     maps = cached_maps(Echo(), cache, rows)
-    for row, found in zip(rows, maps, strict=True):
+    for row, map in zip(rows, maps, strict=True):
         seen, heard = cache.evaluation([row.frame])[0], cache.sound([row.audio])[0]
-        np.testing.assert_allclose(found, seen.mean(dim=0) + heard.mean(), rtol=1e-5)
+        np.testing.assert_allclose(map, seen.mean(dim=0) + heard.mean(), rtol=1e-5)
     assert len(np.unique(maps[:, 3, 3])) == len(rows)
 
 
@@ -84,5 +84,5 @@ def test_the_side_is_where_the_boxes_are():
 
 def test_a_pair_with_boxes_but_no_sound_is_refused(cache):
     pair = Pair("a", "frames/val-0.jpg", None, "val", boxes=(((0.0, 0.0, 1.0, 1.0),),))
-    with pytest.raises(SoundspotError, match="no sound of its own"):
+    with pytest.raises(SoundspotError, match="no sound to evaluate"):
         cached_maps(Fixed(np.eye(3)), cache, [pair])

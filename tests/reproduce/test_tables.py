@@ -11,7 +11,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import auc, ciou_at
-from soundspot.evaluation.runner import Job, evaluate
+from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, report, runs, table
 from soundspot.reproduce.experiments import Line
 
@@ -205,8 +205,8 @@ def test_scores_are_those_of_the_evaluation(pairs, tables):
     found = plan(pairs)
     entry = table.reproduce(found, lambda line: None)["lines"][0]["seeds"][0]
     folder = found.runs / entry["run"]
-    job = Job(("escvoc-val",), (str(folder),), pairs.root)
-    row = next(row for row in evaluate(job).results[0].rows if row.protocol == "sspl")
+    job = EvaluationRequest(("escvoc-val",), (str(folder),), pairs.root)
+    row = next(row for row in run_evaluation(job).results[0].rows if row.protocol == "sspl")
     assert (entry["ciou"], entry["auc"]) == pytest.approx((row.ciou, row.auc))
     assert ciou_at(runs.score_run(folder, found.exam).ciou) == entry["ciou"]
 

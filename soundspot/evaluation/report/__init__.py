@@ -1,1 +1,43 @@
-"""Reports of an evaluation: tables, charts, a page."""
+"""Reports of an evaluation: report.json for programs, report.md and report.html for people.
+
+The JSON holds fractions, the others %.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_text
+from soundspot.evaluation.report.html import html_page
+from soundspot.evaluation.report.json_file import json_values, run_facts
+from soundspot.evaluation.report.markdown import markdown_page
+from soundspot.evaluation.report.tables import headline_tables
+from soundspot.evaluation.runner import Evaluation
+
+
+def show(evaluation: Evaluation) -> None:
+    """Print the main tables to standard output."""
+    console = Console(file=sys.stdout)
+    for result in evaluation.results:
+        for table in headline_tables(result):
+            console.print(table.rich())
+
+
+def write_report(evaluation: Evaluation, folder: Path) -> None:
+    """Write the three files, each in one step."""
+    check_folder(folder)
+    facts = run_facts(evaluation)
+    values = json_values(evaluation, facts)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "report.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
+    write_text(folder / "report.md", markdown_page(evaluation, facts))
+    write_text(folder / "report.html", html_page(evaluation, facts))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a path that cannot hold a report, before any work is done for it."""
+    if folder.exists() and not folder.is_dir():
+        raise SoundspotError(f"the report needs a folder, but {folder} is a file")

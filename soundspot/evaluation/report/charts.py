@@ -1,4 +1,7 @@
-"""Pictures for the report, drawn into the page: line charts as SVG, pairs as JPEG data.
+"""Pictures inside the HTML report: the geometry of line charts, and pairs as JPEG data.
+
+Charts are SVG from our own template, not from matplotlib: that is an optional extra, and a report
+should be complete without it. This way text also stays readable on a phone and the legend wraps.
 
 Axes: h w pixels of a frame, gh gw the grid of a map.
 """
@@ -7,7 +10,7 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import cycle
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -18,12 +21,13 @@ from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay
 
-# Colours that people with any colour vision can tell apart; baselines are grey and dashed.
+# Colours that are easy to tell apart with any colour vision; baselines are grey and dashed.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 GREYS = ("#444444", "#777777", "#999999", "#aaaaaa")
 DASHES = ("6 4", "2 3", "9 3 2 3", "1 4")
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 54, 14, 12, 46
+SOLID = "none"
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,10 @@ class Series:
     """A line of a chart.
 
     Attributes:
-        name: Stands in the legend.
-        x: Where its points are.
-        y: Fractions of 0..1.
-        baseline: Whether it steps back behind the models.
+        name: Shown in the legend.
+        x: Of its points.
+        y: Of its points, as fractions.
+        baseline: Whether it is drawn behind the models.
     """
 
     name: str
@@ -43,101 +47,93 @@ class Series:
     baseline: bool = False
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Where the axes are, in the units of the SVG."""
+
+    width: int = 640
+    height: int = 360
+    left: int = 54
+    right: int = 626
+    top: int = 12
+    bottom: int = 314
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with its points placed and its style chosen."""
+
+    name: str
+    points: tuple[Point, ...]
+    colour: str
+    dashes: str = SOLID
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All that templates/chart.html draws; a tick is a position and a label."""
+
+    x_label: str
+    y_label: str
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+    lines: tuple[Line, ...]
+    frame: Frame
+
+    @property
+    def drawn(self) -> list[Line]:
+        """The lines in drawing order: baselines first, so that models are on top of them."""
+        return sorted(self.lines, key=lambda line: line.dashes == SOLID)
+
+
 def line_chart(
     series: Sequence[Series], x_label: str, y_label: str, *, from_zero: bool = True
-) -> str:
-    """A chart as SVG with its legend as HTML below: it scales to any screen.
+) -> Chart:
+    """Lay out a line chart.
 
     Args:
         series: The lines.
-        x_label: Under the x axis.
+        x_label: Below the x axis.
         y_label: Beside the y axis, whose numbers are in %.
         from_zero: Whether the y axis runs from 0 to 100 %, or just around the values.
     """
-    xs = [x for one in series for x in one.x]
-    ys = [y for one in series for y in one.y]
-    x_ticks = _ticks(min(xs), max(xs))
-    y_ticks = _ticks(0.0, 1.0) if from_zero else _ticks(min(ys), max(ys))
+    frame = Frame()
+    xs = round_ticks([x for line in series for x in line.x])
+    ys = round_ticks([0.0, 1.0] if from_zero else [y for line in series for y in line.y])
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
-        up = (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
-        return (
-            LEFT + across * (WIDTH - LEFT - RIGHT),
-            HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM),
-        )
+    def across(x: float) -> float:
+        share = (x - xs[0]) / (xs[-1] - xs[0])
+        return round(frame.left + share * (frame.right - frame.left), 1)
 
-    parts = []
-    for tick in y_ticks:
-        x, y = place(x_ticks[0], tick)
-        end = WIDTH - RIGHT
-        parts.append(f'<line class="grid" x1="{x:.1f}" y1="{y:.1f}" x2="{end}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text x="{x - 8:.1f}" y="{y + 4:.1f}" text-anchor="end">{_percent(tick)}</text>'
-        )
-    for tick in x_ticks:
-        x, y = place(tick, y_ticks[0])
-        parts.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{tick:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(
-        f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>'
-    )
-    height = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(
-        f'<text transform="translate(14 {height}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text>"
-    )
-    styles = _styles(series)
-    # Baselines first: the models' lines lie on top.
-    order = sorted(range(len(series)), key=lambda i: not series[i].baseline)
-    for i in order:
-        points = [place(x, y) for x, y in zip(series[i].x, series[i].y, strict=True)]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" {styles[i]}/>')
-        if len(points) <= 12:
-            colour = styles[i].split('"')[1]
-            parts += [
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points
-            ]
-    legend = "".join(
-        f'<li><svg viewBox="0 0 32 10" class="key"><polyline points="1,5 31,5" {style}/></svg>'
-        f"{escape(one.name)}</li>"
-        for one, style in zip(series, styles, strict=True)
-    )
-    return (
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escape(y_label)} against {escape(x_label)}">{"".join(parts)}</svg>'
-        f'<ul class="legend">{legend}</ul>'
+    def down(y: float) -> float:
+        share = (y - ys[0]) / (ys[-1] - ys[0])
+        return round(frame.bottom - share * (frame.bottom - frame.top), 1)
+
+    colours, greys = cycle(COLOURS), cycle(zip(GREYS, DASHES, strict=True))
+    lines = []
+    for line in series:
+        points = tuple((across(x), down(y)) for x, y in zip(line.x, line.y, strict=True))
+        style = next(greys) if line.baseline else (next(colours), SOLID)
+        lines.append(Line(line.name, points, *style))
+    return Chart(
+        x_label=x_label,
+        y_label=y_label,
+        x_ticks=tuple((across(x), f"{x:g}") for x in xs),
+        y_ticks=tuple((down(y), f"{100 * y:.4g}") for y in ys),
+        lines=tuple(lines),
+        frame=frame,
     )
 
 
-def _styles(series: Sequence[Series]) -> list[str]:
-    styles, models, baselines = [], 0, 0
-    for one in series:
-        if one.baseline:
-            grey, dash = GREYS[baselines % len(GREYS)], DASHES[baselines % len(DASHES)]
-            styles.append(f'stroke="{grey}" stroke-width="2" stroke-dasharray="{dash}" fill="none"')
-            baselines += 1
-        else:
-            colour = COLOURS[models % len(COLOURS)]
-            styles.append(f'stroke="{colour}" stroke-width="2.5" fill="none"')
-            models += 1
-    return styles
-
-
-def _ticks(low: float, high: float) -> list[float]:
+def round_ticks(values: Sequence[float]) -> list[float]:
     """Round numbers from at or below the lowest to at or above the highest value."""
-    span = max(high - low, 1e-6)
-    rough = span / 6
+    low, high = min(values), max(values)
+    rough = max(high - low, 1e-6) / 6
     magnitude = 10.0 ** np.floor(np.log10(rough))
     step = float(next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough * 0.999))
     first, last = np.floor(low / step + 1e-9), np.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     return [round(float(k * step), 10) for k in np.arange(first, last + 1)]
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.4g}"
 
 
 def pair_picture(
@@ -149,13 +145,13 @@ def pair_picture(
     """A frame with its map, the contour of the predicted region (white) and the truth (green).
 
     Args:
-        frame: RGB; it is squashed to a square, as the evaluation does.
+        frame: RGB; squashed to a square, as in the evaluation.
         map: As the model made it.
         boxes: The truth, in 0..1 of the frame.
         side: Of the picture, in pixels.
 
     Returns:
-        The address of an <img>: the JPEG itself.
+        The source of an <img>: the JPEG itself as a data URL.
     """
     small = np.asarray(Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC))
     heat = evaluation_maps(map[None], side)[0]

@@ -1,4 +1,4 @@
-"""The tables of a report, written once for the terminal, Markdown and HTML.
+"""The tables of a report, defined once for the terminal, Markdown and HTML.
 
 Numbers are in %. Axes: n pairs.
 """
@@ -6,7 +6,6 @@ Numbers are in %. Axes: n pairs.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -32,13 +31,13 @@ LISTENING = {
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows and columns; a second line of a cell is small print.
+    """Text in rows and columns; the second line of a cell is small print.
 
     Attributes:
         title: Heading.
         note: What the numbers mean.
         header: Names of the columns.
-        rows: Cells; the first one names the row.
+        rows: Cells; the first names the row.
     """
 
     title: str
@@ -56,16 +55,6 @@ class Table:
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
-    def html(self) -> str:
-        """As HTML that scrolls sideways where the screen is narrow."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
-        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
-        return (
-            f"<h3>{escape(self.title)}</h3><p>{escape(self.note)}</p>"
-            f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
-
     def rich(self) -> RichTable:
         """For the terminal."""
         table = RichTable(
@@ -73,7 +62,7 @@ class Table:
         )
         table.title_justify = table.caption_justify = "left"
         for i, name in enumerate(self.header):
-            # Where room is short, names break: numbers must stay whole.
+            # If space is short, break names: numbers must stay whole.
             table.add_column(name, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
         for row in self.rows:
             cells = []
@@ -84,19 +73,13 @@ class Table:
         return table
 
 
-def _cell(text: str) -> str:
-    first, newline, rest = text.partition("\n")
-    small = f"<small>{escape(rest)}</small>" if newline else ""
-    return f"<td>{escape(first)}{small}</td>"
-
-
 def headline_tables(result: Result) -> list[Table]:
-    """The tables that the terminal shows too."""
+    """The main tables, which the terminal shows too."""
     tables = [_scores(result)]
     if any("peak_side" in row.listening for row in result.rows):
         tables.append(_listening(result))
-    if result.absences:
-        tables.append(_absences(result))
+    if result.source_detections:
+        tables.append(_source_detections(result))
     if result.comparisons:
         tables.append(_comparisons(result))
     return tables
@@ -118,13 +101,13 @@ def detail_tables(result: Result) -> list[Table]:
     }
     note = "cIoU / AUC by the share of the frame that the truth covers"
     tables.append(_parts(result, "By object size", note, sizes))
-    tables += [_cycles(one) for one in result.contenders if one.cycle_scores]
+    tables += [_cycles(c) for c in result.contenders if c.cycle_scores]
     return tables
 
 
 def _scores(result: Result) -> Table:
     rules = "; ".join(f"{name}: {protocol.rule}" for name, protocol in PROTOCOLS.items())
-    note = f"cIoU@0.5 / AUC in %, below them the 95 % interval of cIoU. {rules}."
+    note = f"cIoU@0.5 / AUC in %, with the 95 % interval of cIoU below. {rules}."
     rows = [(name, *(_score(row) for row in own)) for name, own in _by_model(result).items()]
     title = f"{result.benchmark.name}: {result.coverage}"
     return Table(title, note, ("model", *PROTOCOLS), tuple(rows))
@@ -135,10 +118,10 @@ def _score(row: Row) -> str:
 
 
 def _by_model(result: Result) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    models: dict[str, list[Row]] = {}
     for row in result.rows:
-        found.setdefault(row.model, []).append(row)
-    return found
+        models.setdefault(row.model, []).append(row)
+    return models
 
 
 def _listening(result: Result) -> Table:
@@ -148,9 +131,9 @@ def _listening(result: Result) -> Table:
         if "peak_side" in main:
             rows.append((name, *(_measure(main, key) for key in LISTENING)))
     note = (
-        "Share of the sounds whose peak lies on the sounding side; of the duets where both do; of "
-        "peaks in the truth's box; of maps heavier on the sounding side; of duets located under "
-        "both sounds (sspl); correlation of the two maps of a duet (1 = deaf)."
+        "Share of sounds whose peak is on the sounding side; of duets where both are; of peaks in "
+        "the true box; of maps with more mass on the sounding side; of duets located with both "
+        "sounds (sspl); correlation of the two maps of a duet (1 = deaf)."
     )
     title = f"{result.benchmark.name}: does it listen?"
     return Table(title, note, ("model", *LISTENING.values()), tuple(rows))
@@ -160,26 +143,26 @@ def _measure(values: Mapping[str, float], key: str) -> str:
     if key not in values:
         return "–"
     middle, low, high = values[key], values[f"{key}_low"], values[f"{key}_high"]
-    if key == "map_correlation":  # it can be negative: no share, so not in %
+    if key == "map_correlation":  # it can be negative, so not in %
         return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
     return f"{percent(middle)}\n{_range(low, high)}"
 
 
-def _absences(result: Result) -> Table:
+def _source_detections(result: Result) -> Table:
     rows = [
         (
-            one.model,
-            one.negatives,
-            f"{one.found.positives:,} + {one.found.negatives:,}",
-            percent(one.found.ap),
-            f"{percent(one.found.max_f1)}\nat {one.found.threshold:.3f}",
-            "–" if one.f1 is None else f"{percent(one.f1)}\nat {one.calibrated:.3f}",
-            percent(one.found.loc_acc),
+            row.model,
+            row.negatives,
+            f"{row.scores.positives:,} + {row.scores.negatives:,}",
+            percent(row.scores.ap),
+            f"{percent(row.scores.max_f1)}\nat {row.scores.threshold:.3f}",
+            "–" if row.f1 is None else f"{percent(row.f1)}\nat {row.calibrated:.3f}",
+            percent(row.scores.loc_acc),
         )
-        for one in result.absences
+        for row in result.source_detections
     ]
     note = (
-        "Pairs with a visible source and pairs without, told apart by the peak of the map: average "
+        "Pairs with and without a visible source, separated by the peak of the map: average "
         "precision, best F1, F1 at the threshold chosen on val, and share of positives located."
     )
     header = ("model", "negatives", "pairs", "AP", "max-F1", "F1 (val)", "LocAcc")
@@ -190,15 +173,15 @@ def _absences(result: Result) -> Table:
 def _comparisons(result: Result) -> Table:
     rows = [
         (
-            f"{one.first} − {one.other}",
-            {"ciou": "cIoU", "auc": "AUC"}[one.measure],
-            f"{100 * one.test.difference:+.1f}",
-            f"{100 * one.test.interval.low:+.1f} to {100 * one.test.interval.high:+.1f}",
-            "< 0.001" if one.test.p < 0.001 else f"{one.test.p:.3f}",
+            f"{tested.first} − {tested.other}",
+            {"ciou": "cIoU", "auc": "AUC"}[tested.measure],
+            f"{100 * tested.test.difference:+.1f}",
+            f"{100 * tested.test.interval.low:+.1f} to {100 * tested.test.interval.high:+.1f}",
+            "< 0.001" if tested.test.p < 0.001 else f"{tested.test.p:.3f}",
         )
-        for one in result.comparisons
+        for tested in result.comparisons
     ]
-    note = "Same pairs, protocol sspl: difference in points, its 95 % interval, sign-flip test."
+    note = "On the same pairs, protocol sspl: difference in points, 95 % interval, sign-flip test."
     header = ("models", "measure", "difference", "interval", "p")
     return Table(f"{result.benchmark.name}: paired tests", note, header, tuple(rows))
 
@@ -206,13 +189,13 @@ def _comparisons(result: Result) -> Table:
 def _parts(
     result: Result, title: str, note: str, parts: Mapping[str, Bool[np.ndarray, "n"]]
 ) -> Table:
-    shown = [one for one in result.contenders if one.kind != "trivial"]
-    shown += [one for one in result.contenders if one.name == "centred disc"]
+    shown = [c for c in result.contenders if c.kind != "trivial"]
+    shown += [c for c in result.contenders if c.name == "centred disc"]
     rows = []
     for name, members in parts.items():
-        cells = [_short(one.scores[MAIN][members]) for one in shown]
+        cells = [_short(contender.scores[MAIN][members]) for contender in shown]
         rows.append((name, f"{np.count_nonzero(members):,}", *cells))
-    header = (title.removeprefix("By "), "pairs", *(one.name for one in shown))
+    header = (title.removeprefix("By "), "pairs", *(contender.name for contender in shown))
     return Table(title, f"{note}, in %, protocol {MAIN}.", header, tuple(rows))
 
 
@@ -220,17 +203,17 @@ def _short(scores: Float[np.ndarray, "n"]) -> str:
     return f"{percent(ciou_at(scores))} / {percent(auc(scores))}" if len(scores) else "–"
 
 
-def _cycles(one: Contender) -> Table:
+def _cycles(contender: Contender) -> Table:
     rows = [
         (str(t), percent(ciou_at(scores)), percent(auc(scores)))
-        for t, scores in enumerate(one.cycle_scores, start=1)
+        for t, scores in enumerate(contender.cycle_scores, start=1)
     ]
-    title = f"PCM passes of {one.name}"
+    title = f"PCM passes of {contender.name}"
     return Table(title, "cIoU and AUC after t passes.", ("t", "cIoU", "AUC"), tuple(rows))
 
 
 def percent(value: float) -> str:
-    """A fraction in % with one digit, halves rounded up."""
+    """A fraction in % with one decimal, halves rounded up."""
     return f"{math.floor(1000 * value + 0.5 + 1e-9) / 10:.1f}"
 
 

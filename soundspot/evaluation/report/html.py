@@ -1,0 +1,173 @@
+"""The report as one self-contained HTML page: no script, no request, for any screen.
+
+This file collects what the page shows; templates/ holds the markup.
+
+Axes: n pairs, k pairs that are shown, h w the map as a model made it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from soundspot.data.pair_set import ItemError
+from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
+from soundspot.evaluation.report.charts import Chart, Series, line_chart, pair_picture
+from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables, percent
+from soundspot.evaluation.rows import MAIN, Contender
+from soundspot.evaluation.runner import Evaluation, Result
+
+SHOWN = 4  # pairs of each kind
+PASSES_SHOWN = 3  # pairs whose maps are shown after every pass
+PASS_SIDE = 112  # pixels of a picture after a pass
+LISTED = 200  # missing ids on the page; report.json has them all
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A pair with its map; without a source, the caption says why."""
+
+    source: str | None
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """What the page shows of one benchmark.
+
+    Attributes:
+        result: The results.
+        missing: id and reason of the missing pairs that are listed.
+        unlisted: How many more are missing.
+        headline_tables: Those that the terminal shows too.
+        detail_tables: By class, by size, by passes.
+        success_chart: Success ratio by threshold.
+        passes_chart: cIoU and AUC by passes, if a model has a PCM.
+        passes: Contender -> strips of maps after each pass.
+        examples: Contender -> "Best", "Median", "Worst" -> pairs.
+    """
+
+    result: Result
+    missing: Sequence[tuple[str, str]]
+    unlisted: int
+    headline_tables: Sequence[Table]
+    detail_tables: Sequence[Table]
+    success_chart: Chart
+    passes_chart: Chart | None
+    passes: Mapping[str, Sequence[Sequence[Picture]]]
+    examples: Mapping[str, Mapping[str, Sequence[Picture]]]
+
+
+def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
+    """The whole page; `facts` say how the evaluation was made."""
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    untrained = [model.name for model in evaluation.models if not model.card.trained]
+    return environment.get_template("report.html").render(
+        names=", ".join(result.benchmark.name for result in evaluation.results),
+        untrained=", ".join(untrained),
+        protocol=MAIN,
+        sections=[_section(result) for result in evaluation.results],
+        facts={key: value for key, value in facts.items() if not isinstance(value, dict | list)},
+    )
+
+
+def _section(result: Result) -> Section:
+    own = [contender for contender in result.contenders if contender.kind != "trivial"]
+    listed = list(result.missing.items())[:LISTED]
+    return Section(
+        result=result,
+        missing=listed,
+        unlisted=result.lost - len(listed),
+        headline_tables=headline_tables(result),
+        detail_tables=detail_tables(result),
+        success_chart=_success_chart(result),
+        passes_chart=_passes_chart(own),
+        passes={c.name: strips for c in own if (strips := _passes(c, result))},
+        examples={c.name: grids for c in own if (grids := _examples(c, result))},
+    )
+
+
+def _success_chart(result: Result) -> Chart:
+    series = [
+        Series(
+            name=contender.name,
+            x=THRESHOLDS.tolist(),
+            y=success_curve(contender.scores[MAIN]).tolist(),
+            baseline=contender.kind == "trivial",
+        )
+        for contender in result.contenders
+        if contender.name != "oracle ceiling"
+    ]
+    return line_chart(series, "cIoU threshold", "success ratio, %")
+
+
+def _passes_chart(contenders: Sequence[Contender]) -> Chart | None:
+    series = []
+    for contender in contenders:
+        if scores := contender.cycle_scores:
+            passes = [float(t) for t in range(1, len(scores) + 1)]
+            series += [
+                Series(f"cIoU, {contender.name}", passes, [ciou_at(s) for s in scores]),
+                Series(f"AUC, {contender.name}", passes, [auc(s) for s in scores]),
+            ]
+    return line_chart(series, "passes t of the PCM", "%", from_zero=False) if series else None
+
+
+def _passes(contender: Contender, result: Result) -> list[list[Picture]]:
+    """A strip of maps for each of a few pairs, from the best down to the median."""
+    if contender.by_cycle is None or result.pairs is None:
+        return []
+    order = np.argsort(contender.scores[MAIN], kind="stable")
+    chosen = order[np.linspace(len(order) - 1, len(order) // 2, PASSES_SHOWN).astype(int)]
+    return [
+        [
+            _picture(result, i, passed[i], f"t = {t}", PASS_SIDE)
+            for t, passed in enumerate(contender.by_cycle, start=1)
+        ]
+        for i in dict.fromkeys(chosen.tolist())
+    ]
+
+
+def _examples(contender: Contender, result: Result) -> dict[str, list[Picture]]:
+    """The best, median and worst pairs; nothing without pictures."""
+    if contender.maps is None or result.pairs is None:
+        return {}
+    scores = contender.scores[MAIN]
+    grids: dict[str, list[Picture]] = {}
+    for kind, chosen in extremes(scores, SHOWN).items():
+        grids[kind] = []
+        for i in chosen.tolist():
+            item = result.scenes[i].item
+            caption = f"{percent(scores[i])} · {item.cls or ''} · {item.id}"
+            grids[kind].append(_picture(result, i, contender.maps[i], caption))
+    return grids
+
+
+def extremes(scores: Float[np.ndarray, "n"], count: int) -> dict[str, Int[np.ndarray, "k"]]:
+    """The indices of the best, median and worst pairs; few pairs are not repeated."""
+    order = np.argsort(-scores, kind="stable")
+    count = max(1, min(count, len(order) // 3))
+    middle = (len(order) - count) // 2
+    parts = (order[:count], order[middle : middle + count], order[::-1][:count])
+    return dict(zip(("Best", "Median", "Worst"), parts, strict=True))
+
+
+def _picture(
+    result: Result, i: int, map: Float[np.ndarray, "h w"], caption: str, side: int = SIZE
+) -> Picture:
+    scene = result.scenes[i]
+    assert result.pairs is not None and scene.frame is not None  # callers have checked
+    boxes = [box for annotator in scene.item.boxes for box in annotator]
+    try:
+        return Picture(pair_picture(result.pairs.frame(scene.frame), map, boxes, side), caption)
+    except ItemError as error:  # cached features may outlive their frame
+        return Picture(None, str(error))

@@ -1,0 +1,113 @@
+"""The contents of report.json: every number, as a fraction, and how it was made."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from soundspot import __version__
+from soundspot.common.config import to_dict
+from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
+from soundspot.evaluation.protocols import PROTOCOLS
+from soundspot.evaluation.report.tables import detail_tables
+from soundspot.evaluation.rows import MAIN, Row
+from soundspot.evaluation.runner import Evaluation, Result
+from soundspot.training.provenance import git_commit
+
+FORMAT = 1
+
+
+def json_values(evaluation: Evaluation, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of all benchmarks, the details of each, and the facts of the run."""
+    return {
+        "format": FORMAT,
+        "units": "fractions",
+        "provenance": facts,
+        "rows": [_flat(row) for result in evaluation.results for row in result.rows],
+        "benchmarks": [_details(result) for result in evaluation.results],
+    }
+
+
+def run_facts(evaluation: Evaluation) -> dict[str, Any]:
+    """What anyone needs to get the same numbers again."""
+    request = evaluation.request
+    sets = {r.pairs.root: r.pairs for r in evaluation.results if r.pairs is not None}
+    data = "; ".join(f"{root}, {pairs.fingerprint()[:16]}" for root, pairs in sets.items())
+    return {
+        "command": " ".join(["soundspot", *sys.argv[1:]]),
+        "version": __version__,
+        "commit": git_commit(),
+        "numpy": np.__version__,
+        "data (folder, fingerprint)": data or "none",
+        "annotations": str(request.annotations) if request.annotations else "none",
+        "protocols": {name: protocol.rule for name, protocol in PROTOCOLS.items()},
+        "evaluation": f"maps resized bilinearly to {SIZE} x {SIZE}, stretched to 0..1",
+        "cIoU threshold": 0.5,
+        "AUC thresholds": "0, 0.05, ..., 1",
+        "intervals": "95 %, percentile bootstrap over pairs (duets: over pictures)",
+        "models": [
+            {
+                "name": model.name,
+                "trained": model.card.trained,
+                "epoch": model.card.epoch,
+                "config": model.card.config,
+                "features": to_dict(model.card.features),
+                "provenance": model.card.provenance,
+            }
+            for model in evaluation.models
+        ],
+    }
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    """A row with its duet measures beside the others."""
+    values = asdict(row)
+    listening: dict[str, float] = values.pop("listening")
+    return values | listening
+
+
+def _details(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.benchmark.name,
+        "description": result.benchmark.description,
+        "expected": result.benchmark.count,
+        "evaluated": result.evaluated,
+        "lost": result.lost,
+        "missing": dict(result.missing),
+        "flaws": asdict(result.flaws),
+        "success_curves": {
+            "protocol": MAIN,
+            "thresholds": THRESHOLDS.tolist(),
+            "curves": {c.name: success_curve(c.scores[MAIN]).tolist() for c in result.contenders},
+        },
+        "pcm_passes": {
+            contender.name: [
+                {"t": t, "ciou": ciou_at(scores), "auc": auc(scores)}
+                for t, scores in enumerate(contender.cycle_scores, start=1)
+            ]
+            for contender in result.contenders
+            if contender.cycle_scores
+        },
+        "paired_tests": [asdict(comparison) for comparison in result.comparisons],
+        "no_visible_source": [
+            {
+                "model": detection.model,
+                "negatives": detection.negatives,
+                "found": asdict(detection.scores),  # the key in reports of this format
+                "calibrated": detection.calibrated,
+                "f1": detection.f1,
+            }
+            for detection in result.source_detections
+        ],
+        "tables_in_percent": [asdict(table) for table in detail_tables(result)],
+        "pairs": {
+            "ids": [scene.item.id for scene in result.scenes],
+            "ciou": {
+                contender.name: contender.scores[MAIN].round(4).tolist()
+                for contender in result.contenders
+                if contender.kind != "trivial"
+            },
+        },
+    }

@@ -1,0 +1,92 @@
+"""The pairs to evaluate: a benchmark's items with their media in a pair set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import Benchmark, load_benchmark
+from soundspot.evaluation.validation import side_of
+
+ESCVOC_SPLITS: Mapping[str, str] = {
+    "escvoc": "test",
+    "escvoc-val": "val",
+    "escvoc-duets": "duets-test",
+    "escvoc-duets-val": "duets-val",
+}
+NO_MEDIA = "not in the pair set"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A benchmark item and its files in the pair set; None without a pair set."""
+
+    item: BenchmarkItem
+    frame: str | None = None
+    audio: str | None = None
+
+
+def find_scenes(
+    benchmark: Benchmark, pairs: PairSet | None, annotations: Path | None
+) -> tuple[list[Scene], dict[str, str]]:
+    """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
+
+    ESC-VOC's truth is in its pair set; other truths are read from their annotation files and, given
+    a pair set, looked up there by id.
+    """
+    split = ESCVOC_SPLITS.get(benchmark.name)
+    if split is not None and pairs is not None:
+        own = annotated_scenes(pairs, split)
+        if len(own) > benchmark.count:
+            raise SoundspotError(
+                f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
+                f"{pairs.root} has {len(own):,}: is this the right pair set?"
+            )
+        return own, {}
+    if annotations is None:
+        needs = "a pair set (--data) or " if split is not None else ""
+        raise SoundspotError(
+            f"{benchmark.name} needs {needs}the folder of its annotation files (--annotations)"
+        )
+    items = load_benchmark(benchmark.name, annotations)
+    if pairs is None:
+        return [Scene(item) for item in items], {}
+    known = {pair.id: pair for pair in pairs.pairs}
+    scenes, missing = [], {}
+    for item in items:
+        seen = known.get(item.id) or known.get(item.frame)
+        heard = known.get(item.id) or known.get(item.audio)
+        if seen is None or heard is None or heard.audio is None:
+            missing[item.id] = NO_MEDIA
+        else:
+            scenes.append(Scene(item, seen.frame, heard.audio))
+    return scenes, missing
+
+
+def annotated_scenes(pairs: PairSet, split: str) -> list[Scene]:
+    """The scenes of a split whose truth is in the pair set itself."""
+    scenes = []
+    for pair in pairs.select(split):
+        if pair.boxes is None or pair.audio is None:
+            raise SoundspotError(
+                f"pair {pair.id!r} of {pairs.root} cannot be evaluated: "
+                f"it has no {'boxes' if pair.boxes is None else 'sound'}"
+            )
+        side = None if pair.group is None else side_of(pair)
+        item = BenchmarkItem(
+            pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side
+        )
+        scenes.append(Scene(item, pair.frame, pair.audio))
+    return scenes
+
+
+def frames_of(scenes: Sequence[Scene]) -> list[str]:
+    """The frame files of scenes from a pair set."""
+    return [scene.frame for scene in scenes if scene.frame is not None]
+
+
+def sounds_of(scenes: Sequence[Scene]) -> list[str]:
+    """The sound files of scenes from a pair set."""
+    return [scene.audio for scene in scenes if scene.audio is not None]
