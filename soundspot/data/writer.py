@@ -9,7 +9,6 @@ Axes: h w pixels of a frame.
 
 import dataclasses
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import LOCK, locked, remove_leftovers, write_bytes, write_text
 from soundspot.data.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts
 from soundspot.data.pair_set import (
     FRAME_SIZE,
@@ -39,8 +37,6 @@ from soundspot.media import clips as media
 from soundspot.media.decoding import Fault
 
 LEDGER = "ledger.jsonl"
-LOCK = ".lock"
-TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}(\.[^.]*)?")  # as `files.atomic_write` names them
 T = TypeVar("T")
 
 Status = Literal[
@@ -111,16 +107,11 @@ class PairWriter:
     def locked(self) -> Iterator[None]:
         """Begin, and keep every other process out until the end."""
         self._marks()
-        try:
-            with FileLock(self.root / LOCK, timeout=0):
-                for folder in (self.root, self.root / "frames", self.root / "sounds"):
-                    for left in folder.glob(".*"):  # by a kill: only we write here now
-                        if TEMPORARY.fullmatch(left.name):
-                            left.unlink()
-                self.begin()
-                yield
-        except Timeout as error:
-            raise SoundspotError(f"another process is writing {self.root}: let it end") from error
+        with locked(self.root / LOCK, f"another process is writing {self.root}: let it finish"):
+            for folder in (self.root, self.root / "frames", self.root / "sounds"):
+                remove_leftovers(folder)
+            self.begin()
+            yield
 
     def begin(self) -> None:
         """Claim the folder: new, empty, or one that the same rules wrote before."""
@@ -172,8 +163,7 @@ class PairWriter:
 
     def store(self, name: str, data: bytes) -> None:
         """Write a media file that is encoded already."""
-        with atomic_write(self._place(name)) as part:
-            part.write_bytes(data)
+        write_bytes(self._place(name), data)
 
     def finish(
         self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[Entry]

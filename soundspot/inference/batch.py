@@ -26,16 +26,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import (
+    LOCK,
+    atomic_write,
+    explain_write_errors,
+    locked,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+)
 from soundspot.common.progress import progress
 from soundspot.data.corpora.folder import make_id
 from soundspot.data.finding import list_files
 from soundspot.data.items import PICTURES, SOUNDS
-from soundspot.data.writer import LOCK, TEMPORARY
 from soundspot.evaluation.audit import read_ids
 from soundspot.inference import figures
 from soundspot.inference.localization import Localization, heard_line
@@ -250,21 +256,17 @@ def _crash(item: Item) -> Found:
 def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[None]:
     """Claim the folder: new, empty, or one that the same model wrote before."""
     path = out / ABOUT
-    try:
+    with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
-            raise SoundspotError(f"{out} is neither empty nor of `localize`; choose another")
-        with FileLock(out / LOCK, timeout=0):
-            for left in out.rglob(".*"):  # by a kill: only we write here now
-                if TEMPORARY.fullmatch(left.name):
-                    left.unlink()
-            if path.exists():
-                _refuse_other(path, about)
-            else:
-                write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
-            yield
-    except Timeout as error:
-        raise SoundspotError(f"another process is writing {out}: let it end") from error
+    if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
+        raise SoundspotError(f"{out} is neither empty nor of `localize`; choose another")
+    with locked(out / LOCK, f"another process is writing {out}: let it end"):
+        remove_leftovers(out, "**/.*")
+        if path.exists():
+            _refuse_other(path, about)
+        else:
+            write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
+        yield
 
 
 def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
@@ -318,8 +320,7 @@ def _write_shard(job: Job, number: int, block: Sequence[Item], found: Iterable[F
             maps.append(one.similarity)
         if one.overlay:
             picture = overlays / f"{place:05d}-{make_id(PurePath(f'{item.name}.jpg'))}.jpg"
-            with atomic_write(picture) as part:
-                part.write_bytes(one.overlay)
+            write_bytes(picture, one.overlay)
             line["overlay"] = picture.relative_to(job.out).as_posix()
         lines.append(line)
     names = [line["path"] for line in lines if "maps" in line]

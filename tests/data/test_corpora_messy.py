@@ -17,10 +17,10 @@ from filelock import FileLock
 
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import TEMPORARY
 from soundspot.data import preparation, shards
 from soundspot.data.corpora import Work, folder
 from soundspot.data.pair_set import PairSet, check
-from soundspot.data.writer import TEMPORARY
 from soundspot.media import clips as media
 
 SECONDS = 4
