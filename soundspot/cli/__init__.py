@@ -324,7 +324,7 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import write_ids
+    from soundspot.common.id_lists import write_ids
     from soundspot.evaluation.leaks import describe, find_leaks
 
     found = find_leaks(train_list, benchmark, annotations, train_data, data)

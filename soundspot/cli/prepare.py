@@ -33,8 +33,8 @@ class Which:
 
     def selection(self, val: float, test: float) -> "Selection":
         """Read the list."""
+        from soundspot.common.id_lists import read_ids
         from soundspot.data.finding import Selection
-        from soundspot.evaluation.audit import read_ids
 
         ids = None if self.ids is None else read_ids(self.ids)
         return Selection(ids, self.subset, self.seed, val, test)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.id_lists import read_ids
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation import benchmarks
@@ -19,7 +20,6 @@ from soundspot.evaluation.audit import (
     audit,
     frame_hash,
     near_duplicates,
-    read_ids,
 )
 from soundspot.evaluation.benchmarks import Item
 
@@ -34,7 +34,7 @@ def find_leaks(
     """What a training list shares with a benchmark.
 
     Args:
-        train_list: See `audit.read_ids`.
+        train_list: See `id_lists.read_ids`.
         benchmark: Its name.
         annotations: Folder of its annotation files.
         train_data: Pair set whose ids are those of the list.

@@ -38,11 +38,11 @@ from soundspot.common.files import (
     write_bytes,
     write_text,
 )
+from soundspot.common.id_lists import is_id_list, read_ids
 from soundspot.common.progress import progress
 from soundspot.data.corpora.folder import make_id
 from soundspot.data.finding import list_files
 from soundspot.data.items import PICTURES, SOUNDS
-from soundspot.evaluation.audit import read_ids
 from soundspot.inference import figures
 from soundspot.inference.localization import Localization, heard_line
 from soundspot.inference.localizer import Localizer, load, model_names
@@ -53,7 +53,6 @@ from soundspot.parallel import engines
 from soundspot.parallel.engines import Engine
 
 PER_SHARD = 256
-LISTS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
 FORMAT = 1  # raise it when the same files and model would give other results
@@ -102,7 +101,7 @@ class Found:
 
 def is_batch(source: Path) -> bool:
     """Whether a path names many files: a folder or a list."""
-    return source.is_dir() or source.name.lower().endswith(LISTS)
+    return source.is_dir() or is_id_list(source)
 
 
 def run(job: Job, say: Callable[[str], None]) -> None:

@@ -248,7 +248,7 @@ def test_subset_of_a_corpus(tmp_path: Path) -> None:
 
 @pytest.mark.shared_data
 def test_published_lists_are_understood(shared_data: Path) -> None:
-    from soundspot.evaluation.audit import read_ids
+    from soundspot.common.id_lists import read_ids
 
     folder = shared_data / "annotations"
     for file, parse in (
