@@ -41,8 +41,8 @@ import numpy as np
 
 from soundspot.data.items import Item
 from soundspot.data.preparation import Plan, Work, run_plan
-from soundspot.data.writer import squash
 from soundspot.media import clips as media
+from soundspot.media.images import resize_frame
 from soundspot.parallel.engines import cores
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
@@ -61,7 +61,7 @@ class Timing(NamedTuple):
 def make_clip(path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     width = WIDTH + 2 * SECONDS * FPS
-    scene = squash(rng.integers(0, 256, (23, 71, 3), dtype=np.uint8), width, HEIGHT)
+    scene = resize_frame(rng.integers(0, 256, (23, 71, 3), dtype=np.uint8), HEIGHT, width)
     scene = np.minimum(scene, 240) + rng.integers(0, 12, scene.shape, dtype=np.uint8)
     frames = (scene[:, 2 * n : 2 * n + WIDTH] for n in range(SECONDS * FPS))
     wave = np.cumsum(rng.standard_normal(SECONDS * media.SAMPLE_RATE) * 0.003)

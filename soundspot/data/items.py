@@ -11,9 +11,10 @@ from pathlib import Path
 
 from soundspot.data.manifest import Box, media_digest
 from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_sound
-from soundspot.data.writer import Status, squash
+from soundspot.data.writer import Status
 from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
+from soundspot.media.images import resize_frame
 
 Files = tuple[str, ...]
 
@@ -105,7 +106,7 @@ def prepare_one(item: Item, source: Path, stored: Path | None = None) -> Outcome
         except Exception as error:  # of millions of files some break a decoder in new ways
             faults.append(("unreadable", f"{files[0]} cannot be read ({error!r})"))
             continue
-        frame = media.jpeg_bytes(squash(clip.frame, FRAME_SIZE, FRAME_SIZE))
+        frame = media.jpeg_bytes(resize_frame(clip.frame, FRAME_SIZE, FRAME_SIZE))
         sound = media.flac_bytes(clip.waveform)
         digest = _digest(frame, sound)
         return Outcome("done", _join(faults), files, digest, frame, sound)

@@ -3,8 +3,6 @@
 Media first, each under a temporary name until complete; the manifest next; pairset.json last. A
 killed run goes on where it stopped: a file that is there and decodes is not made again. The same
 input gives the same bytes. One process writes at a time: the folder is locked.
-
-Axes: h w pixels of a frame.
 """
 
 import dataclasses
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
@@ -35,6 +31,7 @@ from soundspot.data.pair_set import (
 )
 from soundspot.media import clips as media
 from soundspot.media.decoding import Fault
+from soundspot.media.images import resize_frame
 
 LEDGER = "ledger.jsonl"
 T = TypeVar("T")
@@ -146,7 +143,7 @@ class PairWriter:
         name = f"frames/{_checked(key)}.jpg"
         if not self._decodes(name, decode_frame):
             frame = _from_source(make)
-            media.write_jpeg(self._place(name), squash(frame, FRAME_SIZE, FRAME_SIZE))
+            media.write_jpeg(self._place(name), resize_frame(frame, FRAME_SIZE, FRAME_SIZE))
         return name
 
     def add_sound(self, key: str, make: Callable[[], NDArray[np.float32]]) -> str:
@@ -215,16 +212,6 @@ def _from_source(make: Callable[[], T]) -> T:
         raise SourceError(str(error), error.fault) from error
     except SoundspotError as error:
         raise SourceError(str(error)) from error
-
-
-def squash(frame: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]:
-    """Resize an RGB frame, antialiased bicubic, whatever its aspect."""
-    if frame.shape[:2] == (height, width):
-        return frame
-    # (h, w, 3) in memory is what torch calls channels_last, for which it has its fast kernel.
-    batch = torch.from_numpy(np.require(frame, requirements=["C", "W"])).permute(2, 0, 1)[None]
-    resized = F.interpolate(batch, (height, width), mode="bicubic", antialias=True)
-    return resized[0].permute(1, 2, 0).contiguous().numpy()
 
 
 def write_rows(path: Path, rows: Iterable[Any]) -> None:

@@ -18,7 +18,6 @@ from soundspot.data.corpora.folder import prepare as prepare_folder
 from soundspot.data.finding import Selection
 from soundspot.data.manifest import SPLITS
 from soundspot.data.pair_set import PairSet, check, draw_sounds
-from soundspot.data.writer import squash
 from soundspot.media import clips as media
 
 
@@ -33,17 +32,6 @@ def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------- the writer
-
-
-def test_squash_is_bicubic_and_keeps_the_layout() -> None:
-    rows = np.zeros((61, 97, 3), np.uint8)
-    rows[:, :, 0] = np.linspace(0, 255, 97).astype(np.uint8)
-    rows[:, :, 2] = np.linspace(0, 255, 61).astype(np.uint8)[:, None]
-    ours = squash(rows, 23, 31)
-    assert ours.shape == (31, 23, 3)
-    theirs = np.asarray(Image.fromarray(rows).resize((23, 31), Image.Resampling.BICUBIC))
-    assert np.abs(ours.astype(int) - theirs).max() <= 1
-    np.testing.assert_array_equal(squash(rows, 97, 61), rows)
 
 
 def writer(root: Path, **provenance: object) -> PairWriter:

@@ -34,10 +34,10 @@ from soundspot.data.writer import (
     SourceError,
     Status,
     Summary,
-    squash,
     write_rows,
 )
 from soundspot.media import clips as media
+from soundspot.media.images import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
 SHORT_SIDE = 256
@@ -105,7 +105,7 @@ class Origin:
                 f"{self.photograph_file(row)} is another picture than the benchmark's: "
                 f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
             )
-        return squash(frame, row["width"], row["height"])
+        return resize_frame(frame, row["height"], row["width"])
 
     def sound(self, row: Row) -> NDArray[np.float32]:
         """The loudest 3 s of a sound."""
@@ -286,7 +286,7 @@ def _duets(
 
 
 def _side_by_side(rows: Sequence[Row], origin: Origin) -> NDArray[np.uint8]:
-    halves = [squash(origin.photograph(row), FRAME_SIZE // 2, FRAME_SIZE) for row in rows]
+    halves = [resize_frame(origin.photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
     return np.concatenate(halves, axis=1)
 
 
