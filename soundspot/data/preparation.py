@@ -4,21 +4,18 @@ Processes only read; this one alone writes, in the items' order. So the output d
 the engine, nor on the number of processes, nor on where a run was killed.
 """
 
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.data.items import Item, Outcome, crash, prepare_one
 from soundspot.data.manifest import Pair
 from soundspot.data.shards import store_shards
 from soundspot.data.writer import Entry, PairWriter, Summary
-from soundspot.parallel import engines
-from soundspot.parallel.engines import Engine, EngineName
+from soundspot.parallel.engines import Engine, EngineName, check_visible, map_items
 
 
 @dataclass(frozen=True)
@@ -91,14 +88,14 @@ def _read(
     # Another machine may see the same files, but is in no folder of ours.
     there = None if stored is None else stored.absolute()
     work = partial(_prepare_there, source=source.absolute(), stored=there)
-    return engines.run(work, items, engine, crash)
+    return map_items(work, items, engine, crash)
 
 
 def _prepare_there(item: Item, source: Path, stored: Path | None) -> Outcome:
     """Prepare an item, but not where the whole corpus seems to be missing."""
     for folder in (source, stored):
-        if folder is not None and not folder.is_dir():
-            raise SoundspotError(f"{platform.node()} does not see {folder}: every machine must")
+        if folder is not None:
+            check_visible(folder)
     return prepare_one(item, source, stored)
 
 

@@ -34,8 +34,7 @@ from soundspot.features.cache import (
     refuse_stale,
 )
 from soundspot.media.clips import SOUND_SAMPLES
-from soundspot.parallel import engines
-from soundspot.parallel.engines import SERIAL, Engine
+from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 
 ENCODE_BATCH = 16
 SOUND_PATCHES = SOUND_SAMPLES // (PATCH_FRAMES * HOP)
@@ -106,7 +105,7 @@ def encode(
     else:
         load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec)
         names = [shard.path.name for shard in shards]
-        for rows in engines.run_loaded(load, names, engine, _crash):
+        for rows in map_loaded(load, names, engine, _crash):
             advance(rows)
     return FeatureCache.open(folder, pairs, spec, encoders.digest)
 

@@ -49,14 +49,12 @@ from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
 from soundspot.media.writing import is_video_name
-from soundspot.parallel import engines
-from soundspot.parallel.engines import Engine
+from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
 
 PER_SHARD = 256
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
 FORMAT = 1  # raise it when the same files and model would give other results
-CRASHED = "ended the process that read it (out of memory, or a bad decoder)"
 
 
 @dataclass(frozen=True)
@@ -201,8 +199,8 @@ def localize_one(localizer: Localizer, root: Path, overlays: bool, item: Item) -
     path = root / item.name
     audio = None if item.audio is None else root / item.audio
     for file, size in zip((path, audio), item.sizes, strict=False):
-        if file is not None and size >= 0 and not file.exists():
-            raise SoundspotError(f"{platform.node()} does not see {file}: every machine must")
+        if file is not None and size >= 0:
+            check_visible(file)
     try:
         clip = media.read_clip(path, audio)
     except MediaError as error:
@@ -297,7 +295,7 @@ def _write_shards(
         if int(folder.name) >= len(blocks):
             shutil.rmtree(folder)
     todo = [item for number in lacking for item in blocks[number]]
-    results = engines.run_loaded(load, todo, job.engine, _crash)
+    results = map_loaded(load, todo, job.engine, _crash)
     found = progress(results, "localising", len(todo))
     for number in lacking:
         _write_shard(job, number, blocks[number], itertools.islice(found, len(blocks[number])))
