@@ -39,10 +39,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soundspot.data.items import Item
-from soundspot.data.preparation import Plan, Work, run_plan
+from soundspot.data.corpus_item import CorpusItem
+from soundspot.data.preparation import PrepareOptions, PreparePlan, run_plan
 from soundspot.media import clips as media
 from soundspot.media.images import resize_frame
+from soundspot.parallel.engines import Engine
 from soundspot.parallel.processes import usable_cores
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
@@ -103,9 +104,9 @@ def run_ffmpeg(
 
 
 def run_ours(jobs: int, tar: bool, videos: list[tuple[Path, float]], out: Path) -> None:
-    items = [Item(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
-    plan = Plan("benchmark", videos[0][0].parent, {}, items, copies=True)
-    summary = run_plan(plan, out, Work(jobs, tar))
+    items = [CorpusItem(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
+    plan = PreparePlan("benchmark", videos[0][0].parent, {}, items, copies=True)
+    summary = run_plan(plan, out, PrepareOptions(Engine("local", jobs), tar))
     assert not summary.losses, summary.losses[0]
 
 

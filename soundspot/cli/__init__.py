@@ -141,11 +141,12 @@ def check(folder: Path, /) -> int:
     Args:
         folder: The pair set.
     """
-    from soundspot.data import pair_set as pairs
+    from soundspot.data.checks import find_problems
+    from soundspot.data.pair_set import PairSet
 
-    found = pairs.PairSet.open(folder)
+    found = PairSet.open(folder)
     problems = 0
-    for problem in pairs.check(found):
+    for problem in find_problems(found):
         problems += 1
         _say(f"{problem.kind:<10} {problem.item} {problem.reason}")
     counts = ", ".join(f"{split} {len(found.select(split))}" for split in found.splits())
@@ -161,8 +162,8 @@ def pack_pairs(folder: Path, out: Path, /) -> None:
         folder: The pair set.
         out: The new pair set.
     """
-    from soundspot.data.corpora import pack
     from soundspot.data.pair_set import PairSet
+    from soundspot.data.shards import pack
 
     packed = pack(PairSet.open(folder), out)
     _say(f"{packed.root}: {len(packed.pairs)} pairs in {len(list(out.glob('*.tar')))} shards")

@@ -13,8 +13,9 @@ import pytest
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data import preparation
-from soundspot.data.corpora import Work, folder
+from soundspot.data.corpora import folder
 from soundspot.data.pair_set import PairSet
+from soundspot.data.preparation import PrepareOptions
 from soundspot.features import encoding
 from soundspot.features.cache import FeatureSpec
 from soundspot.inference import batch
@@ -162,7 +163,7 @@ def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
 ) -> None:
     folder.prepare(clips, tmp_path / "here")
     monkeypatch.setattr(preparation, "_prepare_there", partial(prepare_or_die, marks=tmp_path))
-    folder.prepare(clips, tmp_path / "there", work=Work(2, engine="ray"))
+    folder.prepare(clips, tmp_path / "there", options=PrepareOptions(TWO))
     assert (tmp_path / "prepare").exists()
     assert tree(tmp_path / "there") == tree(tmp_path / "here")
     assert "torn.mp4" in (tmp_path / "there/ledger.jsonl").read_text()

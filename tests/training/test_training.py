@@ -206,8 +206,8 @@ def test_the_best_epoch_is_kept_and_patience_ends_the_run(encoded, tmp_path):
 
 @pytest.fixture(scope="module")
 def unlabelled(tmp_path_factory):
-    from soundspot.data.corpora import PairWriter
     from soundspot.data.pair_set import Pair
+    from soundspot.data.writer import PairWriter
 
     writer = PairWriter(tmp_path_factory.mktemp("plain") / "pairs", "plain", "event", {})
     writer.begin()
