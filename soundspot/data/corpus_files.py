@@ -226,8 +226,8 @@ def _clip_files(media: _Media) -> ClipFiles:
         spares = (*media.videos[1:], *pictures[1:], *media.sounds[1:])
         return ClipFiles(choices, spares)
     if pictures:
-        return ClipFiles(absent=("no sound", f"there is {pictures[0]}, but no sound with this id"))
-    return ClipFiles(absent=("missing", f"there is {media.sounds[0]}, but no picture with this id"))
+        return ClipFiles(absent=("no sound", f"there is {pictures[0]}, but no sound of this id"))
+    return ClipFiles(absent=("missing", f"there is {media.sounds[0]}, but no picture of this id"))
 
 
 def _pairs(pictures: Iterable[str], sounds: Sequence[str]) -> Iterator[Files]:

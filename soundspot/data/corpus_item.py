@@ -35,7 +35,8 @@ class CorpusItem:
         at: Second of the frame; None for the middle.
         cls: The class, if known.
         boxes: The annotated truth, if any.
-        absent: Status and reason, if it is already clear that there is nothing to read.
+        absent: Status and reason, if it is already clear that there is nothing to read. The words
+            enter the digest of a tar shard: to change them is to make such shards again.
     """
 
     name: str

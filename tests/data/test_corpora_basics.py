@@ -431,7 +431,7 @@ def test_folder_reports_every_failure(tmp_path: Path) -> None:
     }
     reasons = {entry.item: entry.reason for entry in summary.losses}
     assert "silent" in reasons["silent.mp4"]
-    assert reasons["Twice.mkv"] == "has the same id Twice as twice.mp4"
+    assert reasons["Twice.mkv"] == "gives the same id Twice as twice.mp4"
     ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").open()]
     assert {row["item"]: row.get("reason", "") for row in ledger} == reasons | {"good.mp4": ""}
     assert sorted(path.name for path in (tmp_path / "out/frames").iterdir()) == ["good.jpg"]
@@ -444,7 +444,7 @@ def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
     summary = prepare_folder(source, tmp_path / "out", classes=True)
     assert [pair.cls for pair in summary.pairset.pairs] == ["dog"]
     (loss,) = summary.losses
-    assert loss.reason == "stray.mp4 is not in a sub-folder, so it has no class"
+    assert loss.reason == "stray.mp4 lies in no sub-folder, so it has no class"
 
 
 def test_folder_goes_on_and_takes_what_is_new(

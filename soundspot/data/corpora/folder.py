@@ -69,9 +69,9 @@ def _items(files: Sequence[PurePath], selection: Selection, classes: bool) -> It
         absent: tuple[Status, str] | None = None
         if len(group) > 1 and sound is None:
             others = ", ".join(other.as_posix() for other in group if other != file)
-            absent = ("duplicate", f"has the same id {id} as {others}")
+            absent = ("duplicate", f"gives the same id {id} as {others}")
         elif classes and len(file.parts) < 2:
-            absent = ("not understood", f"{file} is not in a sub-folder, so it has no class")
+            absent = ("not understood", f"{file} lies in no sub-folder, so it has no class")
         yield CorpusItem(
             name=file.as_posix(),
             id=id,
