@@ -54,6 +54,7 @@ class PrepareOptions:
 
 
 DEFAULTS = PrepareOptions()
+MIDDLE = {"frame": "the middle one", "sound": "3 s around the frame"}  # rules of most corpora
 
 
 def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:

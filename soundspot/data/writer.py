@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import LOCK, locked, remove_leftovers, write_bytes, write_text
+from soundspot.common.files import (
+    LOCK,
+    explain_write_errors,
+    locked,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+)
 from soundspot.data.ledger import LEDGER, LedgerEntry, Summary, is_loss
 from soundspot.data.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts, write_rows
 from soundspot.data.pair_set import (
@@ -86,7 +93,7 @@ class PairWriter:
 
     def _marks(self) -> list[Path]:
         """The files that mark this folder as a pair set; a folder of something else is refused."""
-        try:
+        with explain_write_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
             # Hidden files may be a lock, or the first temporary file of a run that was killed.
@@ -94,8 +101,6 @@ class PairWriter:
                 raise SoundspotError(
                     f"{self.root} is neither empty nor a pair set; choose another folder"
                 )
-        except OSError as error:
-            raise SoundspotError(f"{self.root} cannot be written ({error.strerror})") from error
         return marks
 
     def add_frame(self, key: str, make: Callable[[], NDArray[np.uint8]]) -> str:
@@ -106,25 +111,23 @@ class PairWriter:
         """
         name = f"frames/{_checked(key)}.jpg"
         if not self._decodes(name, decode_frame):
-            frame = _from_source(make)
-            media.write_jpeg(self._place(name), resize_frame(frame, FRAME_SIZE, FRAME_SIZE))
+            frame = resize_frame(_from_source(make), FRAME_SIZE, FRAME_SIZE)
+            self.store(name, media.jpeg_bytes(frame))
         return name
 
     def add_sound(self, key: str, make: Callable[[], NDArray[np.float32]]) -> str:
-        """Store 3 s of sound under `key`, unless it exists; returns its file name.
-
-        Raises:
-            SourceError: `make` failed. A failure to write raises another error and ends the run.
-        """
+        """Store 3 s of sound under `key`, as `add_frame` does."""
         name = f"sounds/{_checked(key)}.flac"
         if not self._decodes(name, decode_sound):
-            waveform = _from_source(make)
-            media.write_flac(self._place(name), waveform)
+            self.store(name, media.flac_bytes(_from_source(make)))
         return name
 
     def store(self, name: str, data: bytes) -> None:
         """Write a media file that is already encoded."""
-        write_bytes(self._place(name), data)
+        path = self.root / name
+        with explain_write_errors(path):
+            path.parent.mkdir(exist_ok=True)
+        write_bytes(path, data)
 
     def finish(
         self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[LedgerEntry]
@@ -152,14 +155,6 @@ class PairWriter:
             "pairing": self.pairing,
             "provenance": dict(self.provenance),
         }
-
-    def _place(self, name: str) -> Path:
-        path = self.root / name
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise SoundspotError(f"{path} cannot be written ({error.strerror})") from error
-        return path
 
     def _decodes(self, name: str, decode: Callable[[bytes, str], object]) -> bool:
         try:

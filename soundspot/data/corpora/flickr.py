@@ -11,10 +11,11 @@ From a folder of frames the middle one is used, with the middle 3 s of the sound
 
 import re
 from pathlib import Path
+from typing import Any
 
 from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
 from soundspot.data.ledger import Summary
-from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
 # Frame numbers are shorter or start with zeros. Flickr itself names a download
 # <id>_<secret>_<size>.
@@ -39,6 +40,6 @@ def prepare(
         options: Engine and layout.
     """
     items, notes = find_items(source, out, parse, "6248166344.mp4", selection)
-    rules = {"corpus": "flickr", "frame": "the middle one", "sound": "3 s around the frame"}
+    rules: dict[str, Any] = {"corpus": "flickr"} | MIDDLE
     plan = PreparePlan("flickr", source, rules | selection.rules(), items, notes)
     return run_plan(plan, out, options)

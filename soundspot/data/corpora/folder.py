@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
 from soundspot.common.paths import list_files, make_id
 from soundspot.data.corpus_files import EVERYTHING, Selection, check_folders, draw_subset
 from soundspot.data.corpus_item import CorpusItem
 from soundspot.data.ledger import LedgerEntry, Status, Summary
 from soundspot.data.manifest import hash_split
-from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 
 
@@ -50,7 +51,7 @@ def prepare(
             if id not in names
         ]
     items = draw_subset(items, selection.subset, selection.seed)
-    rules = {"corpus": "folder", "frame": "the middle one", "sound": "3 s around the frame"}
+    rules: dict[str, Any] = {"corpus": "folder"} | MIDDLE
     rules |= {"classes": classes} | selection.rules()
     return run_plan(PreparePlan(source.resolve().name, source, rules, items, notes), out, options)
 

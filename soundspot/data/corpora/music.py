@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpus_files import (
@@ -20,7 +21,7 @@ from soundspot.data.corpus_files import (
     find_items,
 )
 from soundspot.data.ledger import LedgerEntry, Summary
-from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
 LISTS = "MUSIC*.json"
 NAME = re.compile(r"(?:.*[-\[ ])?([A-Za-z0-9_-]{11})\]?", re.DOTALL)
@@ -50,7 +51,7 @@ def prepare(
         selection = replace(selection, ids=tuple(classes))
     items, notes = find_items(source, out, make_parser(classes), "zsD-W-0xF4Y.mp4", selection)
     items = [replace(item, cls=classes[item.id]) for item in items]
-    rules = {"corpus": "music", "frame": "the middle one", "sound": "3 s around the frame"}
+    rules: dict[str, Any] = {"corpus": "music"} | MIDDLE
     rules |= selection.rules() | {"classes": digest_of(repr(sorted(classes.items())))}
     return run_plan(PreparePlan("music", source, rules, items, [*notes, *twice]), out, options)
 

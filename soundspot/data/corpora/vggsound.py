@@ -14,11 +14,12 @@ import csv
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items
 from soundspot.data.ledger import Summary
-from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
 EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
 SECOND = r"(\d+)(?:\.0+)?"
@@ -57,7 +58,7 @@ def prepare(
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
     """
     items, notes = find_items(source, out, parse, EXAMPLE, selection)
-    rules = {"corpus": "vggsound", "frame": "the middle one", "sound": "3 s around the frame"}
+    rules: dict[str, Any] = {"corpus": "vggsound"} | MIDDLE
     if labels is not None:
         known = read_labels(labels)
         rules["labels"] = digest_of(repr(sorted(known.items())))
