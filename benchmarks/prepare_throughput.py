@@ -39,11 +39,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from soundspot.data.items import Item
-from soundspot.data.preparation import Plan, Work, run_plan
-from soundspot.data.writer import squash
+from soundspot.data.corpus_item import CorpusItem
+from soundspot.data.preparation import PrepareOptions, PreparePlan, run_plan
 from soundspot.media import clips as media
-from soundspot.parallel.engines import cores
+from soundspot.media.images import resize_frame
+from soundspot.parallel.engines import Engine
+from soundspot.parallel.processes import usable_cores
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
 SIZES = {"10k": 10_000, "144k": 144_000, "2M": 2_000_000}
@@ -61,7 +62,7 @@ class Timing(NamedTuple):
 def make_clip(path: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     width = WIDTH + 2 * SECONDS * FPS
-    scene = squash(rng.integers(0, 256, (23, 71, 3), dtype=np.uint8), width, HEIGHT)
+    scene = resize_frame(rng.integers(0, 256, (23, 71, 3), dtype=np.uint8), HEIGHT, width)
     scene = np.minimum(scene, 240) + rng.integers(0, 12, scene.shape, dtype=np.uint8)
     frames = (scene[:, 2 * n : 2 * n + WIDTH] for n in range(SECONDS * FPS))
     wave = np.cumsum(rng.standard_normal(SECONDS * media.SAMPLE_RATE) * 0.003)
@@ -103,9 +104,9 @@ def run_ffmpeg(
 
 
 def run_ours(jobs: int, tar: bool, videos: list[tuple[Path, float]], out: Path) -> None:
-    items = [Item(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
-    plan = Plan("benchmark", videos[0][0].parent, {}, items, copies=True)
-    summary = run_plan(plan, out, Work(jobs, tar))
+    items = [CorpusItem(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
+    plan = PreparePlan("benchmark", videos[0][0].parent, {}, items, copies=True)
+    summary = run_plan(plan, out, PrepareOptions(Engine("local", jobs), tar))
     assert not summary.losses, summary.losses[0]
 
 
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--videos", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=cores())
+    parser.add_argument("--jobs", type=int, default=usable_cores())
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
     jobs, count = arguments.jobs, arguments.videos
@@ -214,7 +215,7 @@ def main() -> None:
             "command": "python benchmarks/prepare_throughput.py --ffmpeg FFMPEG"
             f"{'' if arguments.clips is None else ' --clips CLIPS'}"
             f" --videos {count} --rounds {arguments.rounds} -o {arguments.out}",
-            "machine": f"{platform.machine()}, {cores()} threads",
+            "machine": f"{platform.machine()}, {usable_cores()} threads",
             "load_average_at_the_end": round(os.getloadavg()[1], 1),
             "processes": jobs,
             "clips": "made" if arguments.clips is None else arguments.clips.name,

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from soundspot.data.corpora import PairWriter
 from soundspot.data.pair_set import Pair, PairSet
+from soundspot.data.writer import PairWriter
 from soundspot.encoders.table import build_encoder
 from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
 from soundspot.features.encoding import encode

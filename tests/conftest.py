@@ -30,8 +30,8 @@ def tiny_pairs(tmp_path_factory):
 
     Eleven training frames, five for validation with boxes, one duet. Do not write into it.
     """
-    from soundspot.data.corpora import PairWriter
     from soundspot.data.pair_set import Pair, PairSet, Sound
+    from soundspot.data.writer import PairWriter
 
     root = tmp_path_factory.mktemp("tiny") / "pairs"
     writer = PairWriter(root, "tiny", "class", {})

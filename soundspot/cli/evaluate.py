@@ -75,7 +75,8 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import describe_leaks, find_leaks, write_ids
+    from soundspot.common.id_lists import write_ids
+    from soundspot.evaluation.audit import describe_leaks, find_leaks
 
     leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
     say(describe_leaks(leaks, train_list, benchmark))

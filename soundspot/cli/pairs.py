@@ -16,11 +16,12 @@ def check(folder: Path, /) -> int:
     Args:
         folder: The pair set.
     """
-    from soundspot.data import pair_set
+    from soundspot.data.checks import find_problems
+    from soundspot.data.pair_set import PairSet
 
-    pairs = pair_set.PairSet.open(folder)
+    pairs = PairSet.open(folder)
     problems = 0
-    for problem in pair_set.check(pairs):
+    for problem in find_problems(pairs):
         problems += 1
         say(f"{problem.kind:<10} {problem.item} {problem.reason}")
     counts = ", ".join(f"{split} {len(pairs.select(split))}" for split in pairs.splits())
@@ -36,8 +37,8 @@ def pack_pairs(folder: Path, out: Path, /) -> None:
         folder: The pair set.
         out: The new pair set.
     """
-    from soundspot.data.corpora import pack
     from soundspot.data.pair_set import PairSet
+    from soundspot.data.shards import pack
 
     packed = pack(PairSet.open(folder), out)
     say(f"{packed.root}: {len(packed.pairs)} pairs in {len(list(out.glob('*.tar')))} shards")

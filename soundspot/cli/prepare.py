@@ -1,103 +1,97 @@
-"""The verbs of `soundspot prepare`: one corpus a function, no logic."""
+"""The verbs of `soundspot prepare`: one function per corpus, no logic."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from soundspot.cli.options import EngineName, Flag
+
 if TYPE_CHECKING:
-    from soundspot.data.corpora import Summary, Work
-    from soundspot.data.finding import Selection
+    from soundspot.data.ledger import Summary
 
 prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
-
-Flag = Annotated[bool, Parameter(negative="")]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Which:
-    """Which clips, and how they are split.
-
-    Attributes:
-        ids: List of ids, one a line (.txt) or in the first column (.csv); may be gzipped.
-        subset: So many clips only, drawn at random.
-        seed: Of the draw.
-    """
-
-    ids: Path | None = None
-    subset: int | None = None
-    seed: int = 0
-
-    def selection(self, val: float, test: float) -> "Selection":
-        """Read the list."""
-        from soundspot.data.finding import Selection
-        from soundspot.evaluation.audit import read_ids
-
-        ids = None if self.ids is None else read_ids(self.ids)
-        return Selection(ids, self.subset, self.seed, val, test)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Split:
-    """How clips are split.
+    """How the clips are split.
 
     Attributes:
-        val: Share of the validation split, by the ids' hash.
-        test: Share of the test split.
+        val: Fraction of the clips in the validation split, chosen by the hash of their ids.
+        test: Fraction of the clips in the test split.
     """
 
     val: float = 0.1
     test: float = 0.0
 
 
+SPLIT = Split()
+
+
 @Parameter(name="*")
 @dataclass(frozen=True)
-class How:
-    """How to go about it.
+class Options:
+    """Which clips, and how they are prepared.
 
     Attributes:
-        engine: Processes of this machine (local) or of a cluster (ray).
-        jobs: Processes; default: one a core.
+        ids: List of ids, one per line (.txt) or in the first column (.csv); may be gzipped.
+        subset: Only this many clips, drawn at random.
+        seed: Seed of the draw.
+        engine: Run in processes of this machine (local) or of a cluster (ray).
+        jobs: Number of processes; default: one per core.
         tar: Store the media in tar shards, as WebDataset reads them, not in one file each.
-        strict: Exit code 2 if anything is lost.
+        strict: Exit with code 2 if anything is lost.
     """
 
-    engine: Literal["local", "ray"] = "local"
+    ids: Path | None = None
+    subset: int | None = None
+    seed: int = 0
+    engine: EngineName = "local"
     jobs: int | None = None
     tar: Flag = False
     strict: Flag = False
 
-    def work(self) -> "Work":
-        """The same without what only the report needs."""
-        from soundspot.data.corpora import Work
+    def run(
+        self,
+        prepare: Callable[..., "Summary"],
+        source: Path,
+        out: Path,
+        *extra: object,
+        split: Split = SPLIT,
+    ) -> int:
+        """Prepare a corpus and print what came of it."""
+        from soundspot.common.id_lists import read_ids
+        from soundspot.data.corpus_files import Selection
+        from soundspot.data.preparation import PrepareOptions
+        from soundspot.parallel.engines import Engine
 
-        return Work(self.jobs, self.tar, self.engine)
+        ids = None if self.ids is None else read_ids(self.ids)
+        selection = Selection(ids, self.subset, self.seed, split.val, split.test)
+        options = PrepareOptions(Engine(self.engine, self.jobs), self.tar)
+        return _report(prepare(source, out, selection, options, *extra), self.strict)
 
 
-WHICH, SPLIT, HOW = Which(), Split(), How()
+OPTIONS = Options()
 
 
 @prepare_app.command
-def flickr(
-    source: Path, out: Path, /, *, which: Which = WHICH, split: Split = SPLIT, how: How = HOW
-) -> int:
+def flickr(source: Path, out: Path, /, *, split: Split = SPLIT, options: Options = OPTIONS) -> int:
     """Make a pair set of SoundNet-Flickr: the middle frame and the 3 s around it.
 
     Args:
         source: Folder of videos, or of frames and sounds, named by their ids.
         out: The pair set to make.
-        which: Which clips.
-        split: How they are split.
-        how: How to go about it.
+        split: How the clips are split.
+        options: Which clips, and how they are prepared.
     """
-    from soundspot.data.corpora import flickr
+    from soundspot.data.corpora.flickr import prepare
 
-    selection = which.selection(split.val, split.test)
-    return _report(flickr.prepare(source, out, selection, how.work()), how.strict)
+    return options.run(prepare, source, out, split=split)
 
 
 @prepare_app.command
@@ -107,9 +101,8 @@ def vggsound(
     /,
     *,
     labels: Path | None = None,
-    which: Which = WHICH,
     split: Split = SPLIT,
-    how: How = HOW,
+    options: Options = OPTIONS,
 ) -> int:
     """Make a pair set of VGG-Sound: the middle frame and the 3 s around it.
 
@@ -117,25 +110,17 @@ def vggsound(
         source: Folder of clips, or of frames and sounds, such as -_gaZzFfzDQ_000517.mp4.
         out: The pair set to make.
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
-        which: Which clips.
-        split: How they are split.
-        how: How to go about it.
+        split: How the clips are split.
+        options: Which clips, and how they are prepared.
     """
-    from soundspot.data.corpora import vggsound
+    from soundspot.data.corpora.vggsound import prepare
 
-    selection = which.selection(split.val, split.test)
-    return _report(vggsound.prepare(source, out, selection, how.work(), labels), how.strict)
+    return options.run(prepare, source, out, labels, split=split)
 
 
 @prepare_app.command
 def vggss(
-    source: Path,
-    out: Path,
-    /,
-    *,
-    annotations: Path | None = None,
-    which: Which = WHICH,
-    how: How = HOW,
+    source: Path, out: Path, /, *, annotations: Path | None = None, options: Options = OPTIONS
 ) -> int:
     """Make a pair set of VGG-SS: the frame its boxes were drawn on, and the 3 s around it.
 
@@ -143,13 +128,11 @@ def vggss(
         source: Folder of clips, or of frames and sounds, such as -_gaZzFfzDQ_000517.mp4.
         out: The pair set to make.
         annotations: Folder of vggss.json, for ids, classes and boxes.
-        which: Which clips.
-        how: How to go about it.
+        options: Which clips, and how they are prepared.
     """
-    from soundspot.data.corpora import vggss
+    from soundspot.data.corpora.vggss import prepare
 
-    selection = which.selection(0.0, 1.0)
-    return _report(vggss.prepare(source, out, selection, how.work(), annotations), how.strict)
+    return options.run(prepare, source, out, annotations)
 
 
 @prepare_app.command
@@ -159,9 +142,8 @@ def music(
     /,
     *,
     lists: Annotated[list[Path] | None, Parameter(name="--list", negative="")] = None,
-    which: Which = WHICH,
     split: Split = SPLIT,
-    how: How = HOW,
+    options: Options = OPTIONS,
 ) -> int:
     """Make a pair set of MUSIC: the middle frame of a solo or duet and the 3 s around it.
 
@@ -170,14 +152,12 @@ def music(
         out: The pair set to make.
         lists: MUSIC's JSON of classes and ids; may be given several times; default: MUSIC*.json
             in the folder.
-        which: Which clips.
-        split: How they are split.
-        how: How to go about it.
+        split: How the clips are split.
+        options: Which clips, and how they are prepared.
     """
-    from soundspot.data.corpora import music
+    from soundspot.data.corpora.music import prepare
 
-    selection = which.selection(split.val, split.test)
-    return _report(music.prepare(source, out, selection, how.work(), lists or ()), how.strict)
+    return options.run(prepare, source, out, lists or (), split=split)
 
 
 @prepare_app.command
@@ -187,24 +167,21 @@ def folder(
     /,
     *,
     classes: Flag = False,
-    which: Which = WHICH,
     split: Split = SPLIT,
-    how: How = HOW,
+    options: Options = OPTIONS,
 ) -> int:
     """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
 
     Args:
         source: The folder; its sub-folders are read too.
         out: The pair set to make.
-        classes: Take the names of the sub-folders as classes.
-        which: Which clips.
-        split: How they are split.
-        how: How to go about it.
+        classes: Use the names of the sub-folders as classes.
+        split: How the clips are split.
+        options: Which clips, and how they are prepared.
     """
-    from soundspot.data.corpora import folder
+    from soundspot.data.corpora.folder import prepare
 
-    selection = which.selection(split.val, split.test)
-    return _report(folder.prepare(source, out, selection, how.work(), classes), how.strict)
+    return options.run(prepare, source, out, classes, split=split)
 
 
 @prepare_app.command
@@ -224,16 +201,16 @@ def escvoc(
         out: The pair set to make.
         voc: Your own copy of VOC2007, in place of the benchmark's photographs from it.
         esc50: Your own copy of ESC-50, in place of the benchmark's sounds.
-        strict: Exit code 2 if anything is lost.
+        strict: Exit with code 2 if anything is lost.
     """
-    from soundspot.data.corpora import escvoc
+    from soundspot.data.corpora.escvoc import prepare
 
-    return _report(escvoc.prepare(source, out, voc=voc, esc50=esc50), strict)
+    return _report(prepare(source, out, voc=voc, esc50=esc50), strict)
 
 
 def _report(summary: "Summary", strict: bool) -> int:
-    from soundspot.data.summary import describe, show
+    from soundspot.data.ledger import describe_summary, show_summary
 
-    show(summary)
-    sys.stdout.write(describe(summary))
+    show_summary(summary)
+    sys.stdout.write(describe_summary(summary))
     return 2 if strict and summary.losses else 0

@@ -1,1 +1,1 @@
-"""Files and settings that know nothing of sound or pictures."""
+"""Files, settings and messages: nothing here knows about sound or pictures."""

@@ -1,4 +1,4 @@
-"""Frozen dataclasses from YAML and key=value overrides; an unknown key is refused by name."""
+"""Frozen dataclasses from YAML and key=value overrides; unknown keys are refused."""
 
 import dataclasses
 import difflib
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 def nearest(name: str, choices: Sequence[str]) -> str:
-    """A hint for a misspelt name: the nearest choice if one is near, and all of them."""
+    """A hint for a misspelt name: the nearest choice, if any is near, and a list of all."""
     close = difflib.get_close_matches(name, choices, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}The choices are {', '.join(choices)}"
 
 
 def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """Look a name up in a table of choices, or say what the choices are."""
+    """Look up a name in a table, or list the choices."""
     if name not in table:
         raise SoundspotError(f"unknown {kind} {name!r}: {nearest(name, list(table))}")
     return table[name]
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping."""
+    """Read a YAML file that contains a mapping."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -39,7 +39,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         reason = " ".join(str(error).split())
         raise SoundspotError(f"{path} is not a readable YAML file: {reason}") from error
     if not isinstance(content, dict):
-        raise SoundspotError(f"{path} must hold a YAML mapping, not {type(content).__name__}")
+        raise SoundspotError(f"{path} must contain a YAML mapping, not {type(content).__name__}")
     return content
 
 
@@ -49,7 +49,7 @@ def override(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str,
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key:
-            raise SoundspotError(f"an override reads key=value, not {assignment!r}")
+            raise SoundspotError(f"an override must look like key=value, got {assignment!r}")
         *parents, leaf = key.split(".")
         node = result
         for parent in parents:
@@ -59,17 +59,17 @@ def override(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str,
         try:
             node[leaf] = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise SoundspotError(f"{assignment!r} has no readable value") from error
+            raise SoundspotError(f"the value in {assignment!r} is not valid YAML") from error
     return result
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Make a (nested) frozen dataclass from plain values.
+    """Build a (nested) frozen dataclass from plain values.
 
     Args:
         cls: The dataclass.
         values: Plain values as YAML or JSON give them.
-        where: Name of the section, for messages.
+        where: Name of the section, for error messages.
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A dataclass as the plain values JSON and YAML can hold; `build` reads them back."""
+    """A dataclass as plain values for JSON and YAML; `from_dict` reads them back."""
     result: dict[str, Any] = _simplify(dataclasses.asdict(config))
     return result
 
@@ -151,18 +151,18 @@ def _simplify(value: Any) -> Any:
 
 
 def non_defaults(config: Any) -> dict[str, Any]:
-    """The plain values of a (nested) dataclass that are not its defaults.
+    """The plain values of a (nested) dataclass that differ from its defaults.
 
-    What names a thing after its config should use these: a new switch with a default then leaves
-    the old names as they are.
+    Names derived from a config should use these: a new field with a default then leaves old names
+    unchanged.
     """
-    found = {}
+    changed: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             if inner := non_defaults(value):
-                found[field.name] = inner
+                changed[field.name] = inner
         elif value != field.default:
-            found[field.name] = value
-    simple: dict[str, Any] = _simplify(found)
+            changed[field.name] = value
+    simple: dict[str, Any] = _simplify(changed)
     return simple

@@ -1,8 +1,8 @@
-"""The one exception whose message is written for the person at the keyboard."""
+"""The exception whose message is written for the user."""
 
 
 class SoundspotError(Exception):
-    """Bad input: one sentence that says what was expected, what came and what to do.
+    """Bad input: one sentence that says what was expected, what was given and what to do.
 
-    The command line prints the sentence and exits with code 2; it never shows a traceback for it.
+    The command line prints the sentence and exits with code 2, without a traceback.
     """

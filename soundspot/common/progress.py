@@ -1,4 +1,4 @@
-"""A progress bar where somebody watches: on the error stream, if that is a terminal."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Iterate over items under a bar that disappears when they are done.
+    """Iterate over items and show a bar, which disappears at the end.
 
     Args:
         items: What to iterate over.
-        description: Stands beside the bar.
-        total: How many there are, about, if they have no length.
+        description: Text beside the bar.
+        total: Approximate number of items, if they have no length.
     """
     console = Console(stderr=True)
     yield from track(

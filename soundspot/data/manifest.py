@@ -1,22 +1,23 @@
 """The rows of a pair set: Pair and Sound, their files on disk, and what makes a row valid.
 
-A bad line is refused with its number, its field and the nearest valid key.
+A bad line is refused, with its number, its field and the nearest valid key.
 """
 
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_text
 
 FORMAT = 1
 HEAD, PAIRS, SOUNDS = "pairset.json", "pairs.jsonl", "sounds.jsonl"
-PARTIAL = f"{HEAD}.partial"  # stands in for the head until the set is finished
+PARTIAL = f"{HEAD}.partial"  # takes the place of the head until the set is finished
 SPLITS = ("train", "val", "test", "duets-val", "duets-test")
 
 # x1, y1, x2, y2 as fractions of the frame.
@@ -31,16 +32,16 @@ class Pair:
     Attributes:
         id: Unique in the set.
         frame: The frame's file, relative to the set's folder, or its name in a shard.
-        audio: The sound's file; None where a sound of the same class and split is drawn anew in
-            every epoch (class-level pairing only).
+        audio: The sound's file; None if a sound of the same class and split is drawn in every epoch
+            (class-level pairing only).
         split: One of SPLITS.
-        cls: The class, where one is known.
-        boxes: The truth, one tuple of boxes for each annotator; None where nobody annotated.
+        cls: The class, if known.
+        boxes: The truth, one tuple of boxes per annotator; None if nobody annotated.
         group: Pairs that share one frame with several sources (the two halves of a duet).
         source: Where the frame comes from.
-        licence: The frame's licence; a pooled sound carries its own.
-        digest: Of the stored frame and sound (see `media_digest`); empty where none was taken. It
-            makes the set's fingerprint cover what the files hold.
+        licence: The frame's licence; a pooled sound has its own.
+        digest: Of the stored frame and sound (see `media_digest`); empty if there is none. With it
+            the set's fingerprint covers the content of the files.
     """
 
     id: str
@@ -71,7 +72,7 @@ _Row = TypeVar("_Row", Pair, Sound)
 
 
 def read_rows(path: Path, row: type[_Row]) -> Iterator[_Row]:
-    """Stream the rows of a manifest, so that a long one can be read without holding it."""
+    """Stream the rows of a manifest, so that a long one need not fit into memory."""
     seen: dict[str, int] = {}
     try:
         with path.open(encoding="utf-8") as file:
@@ -83,17 +84,31 @@ def read_rows(path: Path, row: type[_Row]) -> Iterator[_Row]:
                 seen[item.id] = number
                 yield item
     except FileNotFoundError as error:
-        raise SoundspotError(f"{path.parent} is no pair set: it has no {path.name}") from error
+        raise SoundspotError(f"{path.parent} is not a pair set: it has no {path.name}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error
+
+
+def write_rows(path: Path, rows: Iterable[Any]) -> None:
+    """Write dataclasses as JSON lines; a field at its default is left out."""
+    lines = []
+    for row in rows:
+        values = {
+            field.name: getattr(row, field.name)
+            for field in fields(row)
+            if getattr(row, field.name) != field.default
+        }
+        # ASCII: a file name that is not valid UTF-8 survives as an escape.
+        lines.append(json.dumps(values) + "\n")
+    write_text(path, "".join(lines))
 
 
 def counts(pairs: Sequence[Pair], sounds: Sequence[Sound]) -> dict[str, dict[str, int]]:
     """How many pairs and pooled sounds each split has, in the order of SPLITS."""
 
     def count(rows: Sequence[Pair] | Sequence[Sound]) -> dict[str, int]:
-        found = Counter(row.split for row in rows)
-        return {split: found[split] for split in SPLITS if split in found}
+        splits = Counter(row.split for row in rows)
+        return {split: splits[split] for split in SPLITS if split in splits}
 
     return {"pairs": count(pairs), "sounds": count(sounds)}
 
@@ -153,14 +168,16 @@ def _parse_boxes(value: object, where: str) -> tuple[tuple[Box, ...], ...] | Non
 
 
 def read_head(root: Path) -> dict[str, Any]:
-    """Read pairset.json, which stands in every finished pair set."""
+    """Read pairset.json, which every finished pair set has."""
     path = root / HEAD
     try:
         head = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         if (root / PARTIAL).exists():
-            raise SoundspotError(f"{root} is not finished: run its prepare again") from error
-        raise SoundspotError(f"{root} is no pair set: it has no {HEAD}") from error
+            raise SoundspotError(
+                f"{root} is not finished: run the same `soundspot prepare` again"
+            ) from error
+        raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}") from error
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error
     expected = {"name": str, "format": int, "pairing": str, "counts": dict, "provenance": dict}
@@ -176,7 +193,7 @@ def read_head(root: Path) -> dict[str, Any]:
 
 
 def by_split_and_class(sounds: Sequence[Sound]) -> dict[tuple[str, str | None], list[Sound]]:
-    """The pool, as it is drawn from."""
+    """The pooled sounds to draw from."""
     pool: dict[tuple[str, str | None], list[Sound]] = defaultdict(list)
     for sound in sounds:
         pool[sound.split, sound.cls].append(sound)
@@ -186,7 +203,7 @@ def by_split_and_class(sounds: Sequence[Sound]) -> dict[tuple[str, str | None], 
 def check_pairing(
     root: Path, pairing: Pairing, pairs: Sequence[Pair], sounds: Sequence[Sound]
 ) -> None:
-    """Refuse a pair without a sound that nothing could be drawn for."""
+    """Refuse a pair without a sound for which none can be drawn."""
     pool = by_split_and_class(sounds)
     for pair in pairs:
         if pair.audio is None and pairing != "class":
@@ -195,7 +212,7 @@ def check_pairing(
             )
         if pair.audio is None and (pair.split, pair.cls) not in pool:
             raise SoundspotError(
-                f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl has none of class "
+                f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl contains none of class "
                 f"{pair.cls!r} in split {pair.split!r}"
             )
 
@@ -208,7 +225,9 @@ def media_digest(frame: bytes, sound: bytes) -> str:
 def hash_split(id: str, val: float = 0.1, test: float = 0.0) -> str:
     """Put an id into train, val or test by its hash: the same on every machine and in every run."""
     if not (0 <= val <= 1 and 0 <= test <= 1 and val + test <= 1):
-        raise SoundspotError(f"val and test are shares of one whole; got {val} and {test}")
+        raise SoundspotError(
+            f"val and test must be fractions that add up to at most 1, got {val} and {test}"
+        )
     digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if place < test else "val" if place < test + val else "train"

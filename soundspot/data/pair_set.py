@@ -1,23 +1,21 @@
-"""Pair and PairSet: the manifest on disk, splits, boxes.
+"""PairSet: frames with their sounds, and the manifest that lists them.
 
 A pair set is a folder:
 
     pairset.json     name, format, pairing, counts, provenance; written last, so it marks "finished"
-    pairs.jsonl      one Pair a line
-    sounds.jsonl     one Sound a line: the pool from which class-level pairs draw (optional)
+    pairs.jsonl      one Pair per line
+    sounds.jsonl     one Sound per line: the pool from which class-level pairs draw (optional)
     frames/*.jpg     256 x 256 RGB        } or the same members in shard-*.tar,
     sounds/*.flac    3 s, mono, 16 kHz    } in WebDataset's layout
     ledger.jsonl     what became of every item of the corpus
 
-Nothing here replaces or skips an item: what cannot be read raises `ItemError`, and `check` lists
-every such item at once.
+No item is ever replaced or skipped: one that cannot be read raises `ItemError`, and
+`checks.find_problems` lists all of them.
 """
 
 import hashlib
 import io
 import tarfile
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +28,6 @@ from PIL import Image
 
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
-from soundspot.common.progress import progress
 from soundspot.data import manifest
 from soundspot.data.manifest import (
     HEAD,
@@ -41,10 +38,8 @@ from soundspot.data.manifest import (
     Pair,
     Pairing,
     Sound,
-    hash_split,
-    media_digest,
 )
-from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, is_silent
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 
 __all__ = [
     "FRAME_SIZE",
@@ -56,9 +51,7 @@ __all__ = [
     "Pairing",
     "Problem",
     "Sound",
-    "check",
     "draw_sounds",
-    "hash_split",
 ]
 
 FRAME_SIZE = 256
@@ -85,14 +78,16 @@ class ItemError(SoundspotError):
         return f"{self.problem.item} {self.problem.reason}"
 
 
-class _Shards(NamedTuple):
+class ShardIndex(NamedTuple):
+    """Where the members of a pair set's tar shards are."""
+
     members: dict[str, tuple[Path, int, int]]  # name -> shard, offset, size
-    damaged: tuple[str, ...]
+    damaged: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
 class PairSet:
-    """A pair set on disk. Holds the manifest only, so that it pickles into reader processes."""
+    """A pair set on disk. Only the manifest is in memory, so it pickles into reader processes."""
 
     root: Path
     name: str
@@ -109,11 +104,11 @@ class PairSet:
         pairs = tuple(manifest.read_rows(root / PAIRS, Pair))
         pooled = (root / SOUNDS).exists()
         sounds = tuple(manifest.read_rows(root / SOUNDS, Sound)) if pooled else ()
-        found = manifest.counts(pairs, sounds)
-        if head["counts"] != found:
+        counts = manifest.counts(pairs, sounds)
+        if head["counts"] != counts:
             raise SoundspotError(
-                f"{root} is torn: {HEAD} counts {head['counts']}, the manifest holds {found}; "
-                "run its prepare again"
+                f"{root} is damaged: {HEAD} counts {head['counts']}, the manifest contains "
+                f"{counts}; run the same `soundspot prepare` again"
             )
         manifest.check_pairing(root, head["pairing"], pairs, sounds)
         return cls(root, head["name"], head["pairing"], pairs, sounds, head["provenance"])
@@ -131,13 +126,6 @@ class PairSet:
             )
         return [pair for pair in self.pairs if pair.split == split]
 
-    def stream(
-        self, split: str
-    ) -> Iterator[tuple[Pair, NDArray[np.uint8], NDArray[np.float32] | None]]:
-        """Pairs of a split with their media, one at a time; the sound is None where it is drawn."""
-        for pair in self.select(split):
-            yield pair, self.frame(pair), None if pair.audio is None else self.waveform(pair)
-
     def frame(self, frame: Pair | str) -> NDArray[np.uint8]:
         """The frame of a pair or of a file name: (256, 256, 3) RGB."""
         name = frame if isinstance(frame, str) else frame.frame
@@ -148,15 +136,15 @@ class PairSet:
         name = sound if isinstance(sound, str) else sound.audio
         if name is None:
             raise SoundspotError(
-                f"pair {cast(Pair, sound).id!r} has no sound of its own: draw one with draw_sounds"
+                f"pair {cast(Pair, sound).id!r} has no fixed sound: draw one with draw_sounds"
             )
         return decode_sound(self.read(name), name)
 
     def read(self, name: str) -> bytes:
         """The bytes of a media file, from the folder or from its shard."""
-        # A file is opened for every read: no handle is kept that a forked reader would share.
-        if name in self._shards.members:
-            path, offset, size = self._shards.members[name]
+        # Opened for every read, so that forked readers do not share a handle.
+        if name in self.shards.members:
+            path, offset, size = self.shards.members[name]
         else:
             path, offset, size = self.root / name, 0, -1
         try:
@@ -164,7 +152,8 @@ class PairSet:
                 file.seek(offset)
                 return file.read(size)
         except FileNotFoundError as error:
-            reason = f"is not in {self.root}" + "".join(f"; {d}" for d in self._shards.damaged)
+            reason = f"is not in {self.root}"
+            reason += "".join(f"; {shard} {why}" for _, shard, why in self.shards.damaged)
             raise ItemError(Problem("missing", name, reason)) from error
         except OSError as error:
             reason = f"cannot be read from {path} ({error.strerror})"
@@ -182,7 +171,8 @@ class PairSet:
         return digest.hexdigest()
 
     @cached_property
-    def _shards(self) -> _Shards:
+    def shards(self) -> ShardIndex:
+        """The members of the tar shards, if there are any."""
         members, damaged = {}, []
         for path in sorted(self.root.glob("shard-*.tar")):
             try:
@@ -191,17 +181,17 @@ class PairSet:
                         if member.isfile():
                             members[member.name] = (path, member.offset_data, member.size)
             except (tarfile.TarError, OSError) as error:
-                # What stands before the damage is still good; `check` names the shard.
-                damaged.append(f"{path.name} is damaged ({error})")
-        return _Shards(members, tuple(damaged))
+                # Members before the damage are still good; `find_problems` reports the shard.
+                damaged.append(Problem("unreadable", path.name, f"is damaged ({error})"))
+        return ShardIndex(members, tuple(damaged))
 
 
 def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sound]:
     """The sound of each pair of a split in one epoch, in the order of `select`.
 
-    A pair with a sound of its own keeps it. For the others a sound of the same class and split is
-    drawn from the pool. The i-th draw depends on (seed, epoch, i) and nothing else, so every
-    process that asks gets the same list.
+    A pair with a fixed sound keeps it. For the others a sound of the same class and split is drawn
+    from the pool. The i-th draw depends on (seed, epoch, i) alone, so every process gets the same
+    list.
     """
     pool = manifest.by_split_and_class(pairset.sounds)
     pairs = pairset.select(split)
@@ -218,72 +208,17 @@ def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sou
     return sounds
 
 
-def check(pairset: PairSet) -> Iterator[Problem]:
-    """List everything that is wrong with a pair set, reading every file once.
-
-    Missing, unreadable, wrong-size and silent media, boxes without area, leaks (the same frame or
-    sound in two splits), and media that are not those the manifest was written for. A duet split
-    belongs to the split it is made from.
-    """
-    for damage in pairset._shards.damaged:
-        shard, _, reason = damage.partition(" ")
-        yield Problem("unreadable", shard, reason)
-    for pair in pairset.pairs:
-        for box in (box for annotator in pair.boxes or () for box in annotator):
-            if not (box[0] < box[2] and box[1] < box[3]):
-                yield Problem("box", pair.id, f"has a box without area: {list(box)}")
-    frames: dict[str, set[str]] = defaultdict(set)
-    sounds: dict[str, set[str]] = defaultdict(set)
-    rows: list[Pair | Sound] = [*pairset.pairs, *pairset.sounds]
-    for item in rows:
-        family = item.split.removeprefix("duets-")
-        if isinstance(item, Pair):
-            frames[item.frame].add(family)
-        if item.audio is not None:
-            sounds[item.audio].add(family)
-    digests: dict[str, bytes] = {}
-    yield from _check_media(pairset, frames, "frames", digests)
-    yield from _check_media(pairset, sounds, "sounds", digests)
-    for pair in pairset.pairs:
-        frame, sound = digests.get(pair.frame), digests.get(pair.audio or "")
-        if pair.digest and frame and sound and media_digest(frame, sound) != pair.digest:
-            yield Problem("changed", pair.id, "has another frame or sound than prepare wrote")
-
-
-def _check_media(
-    pairset: PairSet,
-    splits: Mapping[str, set[str]],
-    what: Literal["frames", "sounds"],
-    digests: dict[str, bytes],
-) -> Iterator[Problem]:
-    same: dict[bytes, list[str]] = defaultdict(list)
-    for name in progress(splits, f"checking {what}"):
-        try:
-            data = pairset.read(name)
-            digests[name] = hashlib.sha256(data).digest()
-            same[digests[name]].append(name)
-            if what == "frames":
-                decode_frame(data, name)
-            elif is_silent(decode_sound(data, name)):
-                yield Problem("silent", name, "is silent")
-        except ItemError as error:
-            yield error.problem
-    for names in same.values():
-        families = {family for name in names for family in splits[name]}
-        if len(families) > 1:
-            uses = ", ".join(f"{name} ({' and '.join(sorted(splits[name]))})" for name in names)
-            yield Problem("leak", names[0], f"is in more than one split: {uses}")
-
-
 def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
-    """Decode a stored frame; refuse what is not 256 x 256 RGB."""
+    """Decode a stored frame, which must be 256 x 256 RGB."""
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
             size, mode, pixels = image.size, image.mode, np.array(image)
     # Pillow reports a broken file as any of these, by format and by where it breaks.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ItemError(Problem("unreadable", name, f"is no readable image ({error})")) from error
+        raise ItemError(
+            Problem("unreadable", name, f"is not a readable image ({error})")
+        ) from error
     if size != (FRAME_SIZE, FRAME_SIZE) or mode != "RGB":
         reason = f"must be {FRAME_SIZE}x{FRAME_SIZE} RGB, not {size[0]}x{size[1]} {mode}"
         raise ItemError(Problem("size", name, reason))
@@ -291,16 +226,16 @@ def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
 
 
 def decode_sound(data: bytes, name: str) -> NDArray[np.float32]:
-    """Decode a stored sound; refuse what is not 3 s of mono at 16 kHz."""
+    """Decode a stored sound, which must be 3 s of mono at 16 kHz."""
     try:
         with av.open(io.BytesIO(data), mode="r", format="flac") as container:
             stream = container.streams.audio[0]
             rate, channels = stream.rate, stream.channels
             blocks = list(container.decode(stream))
     except av.FFmpegError as error:
-        raise ItemError(Problem("unreadable", name, f"is no readable FLAC ({error})")) from error
+        raise ItemError(Problem("unreadable", name, f"is not a readable FLAC ({error})")) from error
     if not blocks:
-        raise ItemError(Problem("unreadable", name, "is no readable FLAC (it holds no sound)"))
+        raise ItemError(Problem("unreadable", name, "is not a readable FLAC (it has no samples)"))
     samples = sum(block.samples for block in blocks)
     if (rate, channels, samples) != (SAMPLE_RATE, 1, SOUND_SAMPLES):
         reason = (

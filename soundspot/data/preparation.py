@@ -1,84 +1,80 @@
-"""Items of a corpus -> a pair set: every one is tried, by as many processes as allowed.
+"""Items of a corpus -> a pair set: every item is tried, in as many processes as allowed.
 
-Processes only read; this one alone writes, in the items' order. So the output does not depend on
-the engine, nor on the number of processes, nor on where a run was killed.
+The processes only read; this one alone writes, in the items' order. So the output depends neither
+on the engine, nor on the number of processes, nor on where a run was killed.
 """
 
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.data.items import Item, Outcome, crash, prepare_one
+from soundspot.data.corpus_item import CorpusItem, Outcome, crashed_item, prepare_item
+from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.manifest import Pair
 from soundspot.data.shards import store_shards
-from soundspot.data.writer import Entry, PairWriter, Summary
-from soundspot.parallel import engines
-from soundspot.parallel.engines import Engine, EngineName
+from soundspot.data.writer import PairWriter
+from soundspot.parallel.engines import SERIAL, Engine, check_visible, map_items
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A corpus, listed and not yet read.
+class PreparePlan:
+    """A corpus, listed but not yet read.
 
     Attributes:
-        name: Of the pair set.
+        name: Name of the pair set.
         source: The corpus's folder.
         rules: How frames and sounds are chosen: the set's provenance.
-        items: Every clip that should come out, in the manifest's order.
-        notes: What the ledger should say besides.
-        copies: Keep items that give the same frame and sound: a benchmark counts each.
+        items: Every clip that should be in the pair set, in the manifest's order.
+        notes: Further entries for the ledger.
+        copies: Keep items that have the same frame and sound: a benchmark counts each.
     """
 
     name: str
     source: Path
     rules: Mapping[str, Any]
-    items: Sequence[Item]
-    notes: Sequence[Entry] = ()
+    items: Sequence[CorpusItem]
+    notes: Sequence[LedgerEntry] = ()
     copies: bool = False
 
 
 @dataclass(frozen=True)
-class Work:
-    """How to go about it; no pair depends on it.
+class PrepareOptions:
+    """How to prepare; the pairs do not depend on it.
 
     Attributes:
-        jobs: Number of processes; None for one a core.
+        engine: Where to run.
         tar: Store the media in tar shards instead of one file each.
-        engine: Where the processes are.
     """
 
-    jobs: int | None = 1
+    engine: Engine = SERIAL
     tar: bool = False
-    engine: EngineName = "local"
 
 
-HERE = Work()
+DEFAULTS = PrepareOptions()
+MIDDLE = {"frame": "the middle one", "sound": "3 s around the frame"}  # rules of most corpora
 
 
-def run_plan(plan: Plan, out: Path, work: Work) -> Summary:
-    """Make the pair set of a plan, or go on with it."""
-    layout = {"layout": "tar"} if work.tar else {}
+def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
+    """Make the pair set of a plan, or resume making it."""
+    layout = {"layout": "tar"} if options.tar else {}
     writer = PairWriter(out, plan.name, "event", {**plan.rules, **layout})
     seen = None if plan.copies else dict[str, str]()
     judge = partial(_judge, seen)
-    engine = Engine(work.engine, work.jobs)
-    read = partial(_read, plan.source, None if work.tar else out, engine)
+    read = partial(_read, plan.source, None if options.tar else out, options.engine)
     with writer.locked():
-        if work.tar:
+        if options.tar:
             outcomes = store_shards(plan.source, plan.items, out, read, judge)
         else:
             outcomes = _store_files(plan.items, writer, read, judge)
-        frames, sounds = ("", "") if work.tar else ("frames/", "sounds/")
+        frames, sounds = ("", "") if options.tar else ("frames/", "sounds/")
         pairs: list[Pair] = []
-        entries: list[Entry] = []
+        entries: list[LedgerEntry] = []
         items = progress(plan.items, "preparing clips")
         for item, outcome in zip(items, outcomes, strict=True):
-            entries += _report(item, outcome)
+            entries += _ledger_entries(item, outcome)
             if outcome.status == "done":
                 frame, sound = f"{frames}{item.id}.jpg", f"{sounds}{item.id}.flac"
                 pairs.append(_pair(item, outcome, frame, sound))
@@ -86,37 +82,37 @@ def run_plan(plan: Plan, out: Path, work: Work) -> Summary:
 
 
 def _read(
-    source: Path, stored: Path | None, engine: Engine, items: Iterable[Item]
+    source: Path, stored: Path | None, engine: Engine, items: Iterable[CorpusItem]
 ) -> Iterator[Outcome]:
-    # Another machine may see the same files, but is in no folder of ours.
+    # Another machine may see the same files, but has another working directory.
     there = None if stored is None else stored.absolute()
-    work = partial(_prepare_there, source=source.absolute(), stored=there)
-    return engines.run(work, items, engine, crash)
+    prepare = partial(_prepare_there, source=source.absolute(), stored=there)
+    return map_items(prepare, items, engine, crashed_item)
 
 
-def _prepare_there(item: Item, source: Path, stored: Path | None) -> Outcome:
+def _prepare_there(item: CorpusItem, source: Path, stored: Path | None) -> Outcome:
     """Prepare an item, but not where the whole corpus seems to be missing."""
-    for folder in (source, stored):
-        if folder is not None and not folder.is_dir():
-            raise SoundspotError(f"{platform.node()} does not see {folder}: every machine must")
-    return prepare_one(item, source, stored)
+    check_visible(source)
+    if stored is not None:
+        check_visible(stored)
+    return prepare_item(item, source, stored)
 
 
-def _judge(seen: dict[str, str] | None, item: Item, outcome: Outcome) -> Outcome:
-    """Refuse what an earlier item has given already; asked again it answers the same."""
+def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> Outcome:
+    """Refuse what equals an earlier item; asked again, the answer is the same."""
     if seen is None or outcome.status != "done":
         return outcome
     first = seen.setdefault(outcome.digest, item.name)
     if first == item.name:
         return outcome
-    return Outcome("duplicate", f"gives the same frame and sound as {first}", outcome.used)
+    return Outcome("duplicate", f"has the same frame and sound as {first}", outcome.used)
 
 
 def _store_files(
-    items: Sequence[Item],
+    items: Sequence[CorpusItem],
     writer: PairWriter,
-    read: Callable[[Iterable[Item]], Iterator[Outcome]],
-    judge: Callable[[Item, Outcome], Outcome],
+    read: Callable[[Iterable[CorpusItem]], Iterator[Outcome]],
+    judge: Callable[[CorpusItem, Outcome], Outcome],
 ) -> Iterator[Outcome]:
     for item, outcome in zip(items, read(items), strict=True):
         judged = judge(item, outcome)
@@ -126,19 +122,19 @@ def _store_files(
         yield judged
 
 
-def _report(item: Item, outcome: Outcome) -> list[Entry]:
-    entries = [Entry(item.name, outcome.status, outcome.reason)]
+def _ledger_entries(item: CorpusItem, outcome: Outcome) -> list[LedgerEntry]:
+    entries = [LedgerEntry(item.name, outcome.status, outcome.reason)]
     if outcome.status == "done":
         used = " and ".join(outcome.used)
         entries += [
-            Entry(spare, "duplicate", f"is another file of {item.id}; {used} was taken")
+            LedgerEntry(spare, "duplicate", f"is another file of {item.id}; {used} was used")
             for spare in item.spares
             if spare not in outcome.used
         ]
     return entries
 
 
-def _pair(item: Item, outcome: Outcome, frame: str, audio: str) -> Pair:
+def _pair(item: CorpusItem, outcome: Outcome, frame: str, audio: str) -> Pair:
     return Pair(
         id=item.id,
         frame=frame,

@@ -1,30 +1,32 @@
-"""Write a pair set so that it is whole or unfinished, never torn.
+"""Write a pair set so that it is complete or marked as unfinished, never torn.
 
 Media first, each under a temporary name until complete; the manifest next; pairset.json last. A
-killed run goes on where it stopped: a file that is there and decodes is not made again. The same
-input gives the same bytes. One process writes at a time: the folder is locked.
-
-Axes: h w pixels of a frame.
+killed run resumes: a file that exists and decodes is not made again. The same input gives the same
+bytes. One process writes at a time: the folder is locked.
 """
 
-import dataclasses
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
-from soundspot.data.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts
+from soundspot.common.files import (
+    LOCK,
+    explain_write_errors,
+    locked,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+)
+from soundspot.data.ledger import LEDGER, LedgerEntry, Summary, is_loss
+from soundspot.data.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts, write_rows
 from soundspot.data.pair_set import (
     FRAME_SIZE,
     ItemError,
@@ -37,69 +39,29 @@ from soundspot.data.pair_set import (
 )
 from soundspot.media import clips as media
 from soundspot.media.decoding import Fault
+from soundspot.media.images import resize_frame
 
-LEDGER = "ledger.jsonl"
-LOCK = ".lock"
-TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}(\.[^.]*)?")  # as `files.atomic_write` names them
 T = TypeVar("T")
-
-Status = Literal[
-    "done",
-    "missing",  # asked for, but not there
-    "no sound",
-    "silent",
-    "unreadable",
-    "duplicate",
-    "not understood",  # a file whose name is none of the corpus's
-    "ignored",  # a file that nobody asked for: no loss
-]
 
 
 class SourceError(SoundspotError):
-    """One item of the corpus gives no pair: noted in the ledger, and the run goes on."""
+    """One item of the corpus gives no pair: the ledger says so, and the run continues."""
 
     def __init__(self, message: str, fault: Fault = "unreadable") -> None:
         super().__init__(message)
         self.fault = fault
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One line of the ledger: what became of one item of the corpus."""
-
-    item: str
-    status: Status
-    reason: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """What a prepare run made, and what it could not make."""
-
-    pairset: PairSet
-    entries: tuple[Entry, ...]
-
-    @property
-    def losses(self) -> tuple[Entry, ...]:
-        """The items that are not in the pair set, each with its reason."""
-        return tuple(entry for entry in self.entries if is_loss(entry))
-
-
-def is_loss(entry: Entry) -> bool:
-    """Whether something that was asked for is not in the pair set."""
-    return entry.status not in ("done", "ignored")
-
-
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PairWriter:
     """Writes one pair set.
 
     Attributes:
         root: The pair set's folder.
-        name: Of the pair set.
-        pairing: "event" where frame and sound were recorded together, else "class".
-        provenance: The rules that made the media. It enters the fingerprint, so it names no
-            machine, path or date.
+        name: Name of the pair set.
+        pairing: "event" if frame and sound were recorded together, else "class".
+        provenance: The rules by which the media were made. It is part of the fingerprint, so it
+            contains no machine, path or date.
     """
 
     root: Path
@@ -109,74 +71,66 @@ class PairWriter:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Begin, and keep every other process out until the end."""
+        """Begin, and keep other processes out until the end."""
         self._marks()
-        try:
-            with FileLock(self.root / LOCK, timeout=0):
-                for folder in (self.root, self.root / "frames", self.root / "sounds"):
-                    for left in folder.glob(".*"):  # by a kill: only we write here now
-                        if TEMPORARY.fullmatch(left.name):
-                            left.unlink()
-                self.begin()
-                yield
-        except Timeout as error:
-            raise SoundspotError(f"another process is writing {self.root}: let it end") from error
+        with locked(self.root / LOCK, f"another process is writing {self.root}: let it finish"):
+            for folder in (self.root, self.root / "frames", self.root / "sounds"):
+                remove_leftovers(folder)
+            self.begin()
+            yield
 
     def begin(self) -> None:
         """Claim the folder: new, empty, or one that the same rules wrote before."""
         for mark in self._marks():
-            found = _read_json(mark)
+            rules = _read_json(mark)
             for key, value in self._rules().items():
-                if found.get(key) != value:
+                if rules.get(key) != value:
                     raise SoundspotError(
-                        f"{self.root} holds a pair set made with {key}={json.dumps(found.get(key))}"
+                        f"{self.root} is a pair set made with {key}={json.dumps(rules.get(key))}"
                         f", not {json.dumps(value)}; choose another folder or delete this one"
                     )
         write_text(self.root / PARTIAL, _dump(self._rules()))
 
     def _marks(self) -> list[Path]:
-        """The files that say whose folder this is; a folder of something else is refused."""
-        try:
+        """The files that mark this folder as a pair set; a folder of something else is refused."""
+        with explain_write_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
-            # Hidden files may be a lock, or the torn first one of a run killed at once.
+            # Hidden files may be a lock, or the first temporary file of a run that was killed.
             if not marks and any(not path.name.startswith(".") for path in self.root.iterdir()):
-                raise SoundspotError(f"{self.root} is neither empty nor a pair set; choose another")
-        except OSError as error:
-            raise SoundspotError(f"{self.root} cannot be written ({error.strerror})") from error
+                raise SoundspotError(
+                    f"{self.root} is neither empty nor a pair set; choose another folder"
+                )
         return marks
 
     def add_frame(self, key: str, make: Callable[[], NDArray[np.uint8]]) -> str:
-        """Store a frame of any size under `key`, unless it is there; returns its file name.
+        """Store a frame of any size under `key`, unless it exists; returns its file name.
 
         Raises:
-            SourceError: `make` failed. A failure to write is another error, which ends the run.
+            SourceError: `make` failed. A failure to write raises another error and ends the run.
         """
         name = f"frames/{_checked(key)}.jpg"
         if not self._decodes(name, decode_frame):
-            frame = _from_source(make)
-            media.write_jpeg(self._place(name), squash(frame, FRAME_SIZE, FRAME_SIZE))
+            frame = resize_frame(_from_source(make), FRAME_SIZE, FRAME_SIZE)
+            self.store(name, media.jpeg_bytes(frame))
         return name
 
     def add_sound(self, key: str, make: Callable[[], NDArray[np.float32]]) -> str:
-        """Store 3 s of sound under `key`, unless it is there; returns its file name.
-
-        Raises:
-            SourceError: `make` failed. A failure to write is another error, which ends the run.
-        """
+        """Store 3 s of sound under `key`, as `add_frame` does."""
         name = f"sounds/{_checked(key)}.flac"
         if not self._decodes(name, decode_sound):
-            waveform = _from_source(make)
-            media.write_flac(self._place(name), waveform)
+            self.store(name, media.flac_bytes(_from_source(make)))
         return name
 
     def store(self, name: str, data: bytes) -> None:
-        """Write a media file that is encoded already."""
-        with atomic_write(self._place(name)) as part:
-            part.write_bytes(data)
+        """Write a media file that is already encoded."""
+        path = self.root / name
+        with explain_write_errors(path):
+            path.parent.mkdir(exist_ok=True)
+        write_bytes(path, data)
 
     def finish(
-        self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[Entry]
+        self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[LedgerEntry]
     ) -> Summary:
         """Write ledger and manifest, and open the finished set."""
         write_rows(self.root / LEDGER, entries)
@@ -189,8 +143,8 @@ class PairWriter:
         if sounds:
             write_rows(self.root / SOUNDS, sounds)
         lost = Counter(entry.status for entry in entries if is_loss(entry))
-        found = {"counts": counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
-        write_text(self.root / HEAD, _dump(self._rules() | found))
+        totals = {"counts": counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
+        write_text(self.root / HEAD, _dump(self._rules() | totals))
         (self.root / PARTIAL).unlink(missing_ok=True)
         return Summary(PairSet.open(self.root), tuple(entries))
 
@@ -201,14 +155,6 @@ class PairWriter:
             "pairing": self.pairing,
             "provenance": dict(self.provenance),
         }
-
-    def _place(self, name: str) -> Path:
-        path = self.root / name
-        try:
-            path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise SoundspotError(f"{path} cannot be written ({error.strerror})") from error
-        return path
 
     def _decodes(self, name: str, decode: Callable[[bytes, str], object]) -> bool:
         try:
@@ -227,30 +173,6 @@ def _from_source(make: Callable[[], T]) -> T:
         raise SourceError(str(error)) from error
 
 
-def squash(frame: NDArray[np.uint8], width: int, height: int) -> NDArray[np.uint8]:
-    """Resize an RGB frame, antialiased bicubic, whatever its aspect."""
-    if frame.shape[:2] == (height, width):
-        return frame
-    # (h, w, 3) in memory is what torch calls channels_last, for which it has its fast kernel.
-    batch = torch.from_numpy(np.require(frame, requirements=["C", "W"])).permute(2, 0, 1)[None]
-    resized = F.interpolate(batch, (height, width), mode="bicubic", antialias=True)
-    return resized[0].permute(1, 2, 0).contiguous().numpy()
-
-
-def write_rows(path: Path, rows: Iterable[Any]) -> None:
-    """Write dataclasses as JSON lines; a field at its default is left out."""
-    lines = []
-    for row in rows:
-        values = {
-            field.name: getattr(row, field.name)
-            for field in dataclasses.fields(row)
-            if getattr(row, field.name) != field.default
-        }
-        # ASCII: a file name that is no valid UTF-8 survives as an escape.
-        lines.append(json.dumps(values) + "\n")
-    write_text(path, "".join(lines))
-
-
 def _dump(values: Mapping[str, Any]) -> str:
     return json.dumps(values, indent=1) + "\n"
 
@@ -259,12 +181,12 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise SoundspotError(f"{path} cannot be read ({error}); delete it to go on") from error
+        raise SoundspotError(f"{path} cannot be read ({error}); delete it to continue") from error
     return values if isinstance(values, dict) else {}
 
 
 def _checked(key: str) -> str:
-    # A dot would end the key early for WebDataset; a slash would leave the folder.
+    # For WebDataset a key ends at the first dot; a slash would lead into another folder.
     if not key or "/" in key or "." in key or len(key.encode()) > 240:
         raise SoundspotError(f"{key!r} cannot name a file of a pair set")
     return key

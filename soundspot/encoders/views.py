@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media.images import resize_tensor
 
 STORED_SIZE = 256
 VIEW_SIZE = 224
@@ -21,18 +22,6 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 Rng = np.random.Generator
-
-
-def resize(
-    frame: UInt8[Tensor, "3 h w"], height: int, width: int
-) -> UInt8[Tensor, "3 height width"]:
-    """Antialiased bicubic resize; the aspect is squashed."""
-    if frame.shape[1:] == (height, width):
-        return frame
-    batch = frame[None].contiguous(memory_format=torch.channels_last)
-    return F.interpolate(
-        batch, size=(height, width), mode="bicubic", antialias=True, align_corners=False
-    )[0]
 
 
 def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
@@ -44,8 +33,8 @@ def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
 
 def evaluation_view(frame: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 224 224"]:
     """The whole frame at 224 x 224: nothing is cropped away, so a map covers the frame."""
-    stored = resize(frame, STORED_SIZE, STORED_SIZE)
-    return normalise(resize(stored, VIEW_SIZE, VIEW_SIZE).float() / 255)
+    stored = resize_tensor(frame, STORED_SIZE, STORED_SIZE)
+    return normalise(resize_tensor(stored, VIEW_SIZE, VIEW_SIZE).float() / 255)
 
 
 def view_generator(seed: int, epoch: int, index: int) -> Rng:
@@ -65,7 +54,7 @@ def random_view(
     """
     check_augmentations(augmentations)
     size = RESIZED if "crop" in augmentations else VIEW_SIZE
-    view = resize(frame, size, size).float() / 255
+    view = resize_tensor(frame, size, size).float() / 255
     for name, augment in AUGMENTATIONS.items():
         if name in augmentations:
             view = augment(view, rng)

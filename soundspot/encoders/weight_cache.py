@@ -8,7 +8,6 @@ every failure (no network, no certificate, full disk) is one sentence.
 import ast
 import hashlib
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from soundspot.common import files
 from soundspot.common.errors import SoundspotError
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and to wait for the next bytes
 CHUNK = 1 << 18
-
-
-class CacheError(SoundspotError):
-    """The cache directory cannot be written."""
+ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
 
 
 class DownloadError(SoundspotError):
@@ -69,37 +66,17 @@ def sha256(data: bytes | BufferedIOBase) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def _sentence_for_disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CacheError(
-            f"cannot write {path}: {error.strerror or error}; make room there, "
-            "or set SOUNDSPOT_CACHE to a directory that can be written."
-        ) from error
-
-
-@contextmanager
-def atomic(path: Path) -> Iterator[BufferedIOBase]:
-    """Open `path` for writing so that it appears complete or, on any failure, not at all."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    with _sentence_for_disk_errors(path):
+def write(path: Path, data: bytes) -> None:
+    """Write a file of the cache so that it appears complete or not at all."""
+    with files.explain_write_errors(path, ADVICE):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())  # the rename must not reach the disk before the bytes
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    files.write_bytes(path, data, ADVICE)
 
 
 @contextmanager
 def scratch(directory: Path) -> Iterator[BufferedIOBase]:
     """A nameless temporary file on the cache's disk: it is gone even if the process is killed."""
-    with _sentence_for_disk_errors(directory):
+    with files.explain_write_errors(directory, ADVICE):
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory) as file:
             yield file
@@ -112,26 +89,10 @@ def locked(directory: Path) -> Iterator[None]:
     One lock for everything cannot deadlock, and writing to the cache is rare. Readers of complete
     files take no lock, so a read-only cache works.
     """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(directory / ".lock")
-    with _sentence_for_disk_errors(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            from rich.console import Console
-
-            note = f"waiting for another process that writes to {directory}"
-            Console(stderr=True).print(note, markup=False, soft_wrap=True)
-            lock.acquire()
-    try:
-        # Whoever holds the lock is the only writer: what is still partial was left by a kill.
-        for part in directory.glob("*/.*.part"):
-            part.unlink(missing_ok=True)
+    waiting = f"waiting for another process that writes to {directory}"
+    with files.locked(directory / files.LOCK, waiting, wait=True, advice=ADVICE):
+        files.remove_leftovers(directory, "*/.*")
         yield
-    finally:
-        lock.release()
 
 
 def offline() -> bool:

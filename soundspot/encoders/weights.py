@@ -353,8 +353,7 @@ def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> 
 
 
 def _keep(data: bytes, entry: Entry, source: Source) -> None:
-    with weight_cache.atomic(_source_file(entry, source)) as file:
-        file.write(data)
+    weight_cache.write(_source_file(entry, source), data)
 
 
 def _convert(entry: Entry, source: Source, data: bytes) -> None:
@@ -369,10 +368,8 @@ def _convert(entry: Entry, source: Source, data: bytes) -> None:
     converted = save(tensors, {"class_names": json.dumps(names)})
     record = _Record(source.filename, source.sha256, CONVERSION, weight_cache.sha256(converted))
     _record_file(entry).unlink(missing_ok=True)
-    with weight_cache.atomic(_product(entry)) as file:
-        file.write(converted)
-    with weight_cache.atomic(_record_file(entry)) as file:
-        file.write(json.dumps(asdict(record), indent=2).encode())
+    weight_cache.write(_product(entry), converted)
+    weight_cache.write(_record_file(entry), json.dumps(asdict(record), indent=2).encode())
 
 
 def _status(entry: Entry, problem: str | None) -> WeightStatus:

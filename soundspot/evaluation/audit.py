@@ -3,10 +3,7 @@
 Axes: n frames, h w pixels, b bits of a hash, a training frames, t test frames.
 """
 
-import csv
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write
+from soundspot.common.id_lists import read_ids
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation.annotations import BenchmarkItem
@@ -30,7 +27,6 @@ among 2.2 million pairs of different photographs the closest that are not duplic
 """
 
 MEDIA_SUFFIX = re.compile(r"\.(mp4|mkv|webm|avi|mov|wav|flac|mp3|m4a|jpg|jpeg|png)$", re.IGNORECASE)
-HEADERS = frozenset({"id", "file", "filename", "video", "video_id", "youtube_id", "ytid"})
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ def compare_ids(
     """Find the benchmark's items in a training list.
 
     Args:
-        train_ids: The training list, see `read_ids`.
+        train_ids: The training list, see `id_lists.read_ids`.
         items: The benchmark, see `load_benchmark`.
         alike: Matches by appearance, see `look_alikes`.
     """
@@ -138,53 +134,6 @@ def describe_leaks(report: AuditReport, train_list: Path, benchmark: str) -> str
 def _key(name: str) -> str:
     """The name without a media suffix: some lists name clips with one, some without."""
     return MEDIA_SUFFIX.sub("", name)
-
-
-def read_ids(path: Path) -> list[str]:
-    """Read a list of ids: .txt (one a line) or .csv (the first column), plain or .gz.
-
-    A header is left out if its first column is called id, file, video or the like. In rows of four
-    columns that end in train or test (VGGSound's own csv: YouTube id, start second, label, split)
-    the id is that of the clip, such as ---g-f_I2yQ_000001.
-    """
-    name = path.name.removesuffix(".gz")
-    if not name.endswith((".txt", ".csv")):
-        raise SoundspotError(
-            f"expected a list of ids in a .txt, .txt.gz, .csv or .csv.gz file, got {path}"
-        )
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise SoundspotError(f"no list of ids at {path}") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise SoundspotError(f"{path} is not a readable list of ids ({error})") from error
-    if name.endswith(".txt"):
-        ids = [line.strip() for line in text.splitlines()]
-    else:
-        rows = [row for row in csv.reader(text.splitlines()) if row]
-        if rows and rows[0][0].strip().lower() in HEADERS:
-            rows = rows[1:]
-        ids = [_clip_id(row) for row in rows]
-    ids = [id for id in ids if id]
-    if not ids:
-        raise SoundspotError(f"{path} holds no ids")
-    return ids
-
-
-def _clip_id(row: Sequence[str]) -> str:
-    if len(row) == 4 and row[3] in ("train", "test") and row[1].isdigit():
-        return f"{row[0]}_{int(row[1]):06d}"
-    return row[0].strip()
-
-
-def write_ids(path: Path, ids: Iterable[str]) -> None:
-    """Write one id a line, gzipped if the name ends in .gz; the file is whole or absent."""
-    data = "".join(f"{id}\n" for id in ids).encode()
-    if path.suffix == ".gz":
-        data = gzip.compress(data, mtime=0)  # no time stamp: the same list is the same file
-    with atomic_write(path) as part:
-        part.write_bytes(data)
 
 
 def look_alikes(train: PairSet, test: PairSet, items: Sequence[BenchmarkItem]) -> list[Match]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import BusyError, atomic_write, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.logmel import HOP, PATCH_FRAMES
 from soundspot.encoders.table import ENCODERS
@@ -35,8 +34,7 @@ from soundspot.features.cache import (
     refuse_stale,
 )
 from soundspot.media.clips import SOUND_SAMPLES
-from soundspot.parallel import engines
-from soundspot.parallel.engines import SERIAL, Engine
+from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 
 ENCODE_BATCH = 16
 SOUND_PATCHES = SOUND_SAMPLES // (PATCH_FRAMES * HOP)
@@ -107,7 +105,7 @@ def encode(
     else:
         load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec)
         names = [shard.path.name for shard in shards]
-        for rows in engines.run_loaded(load, names, engine, _crash):
+        for rows in map_loaded(load, names, engine, _crash):
             advance(rows)
     return FeatureCache.open(folder, pairs, spec, encoders.digest)
 
@@ -116,9 +114,7 @@ def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> Non
     # Two rounds: the first takes whatever no other process holds, the second waits for the rest.
     for wait in (False, True):
         for shard in shards:
-            with _claimed(shard.path, wait) as mine:
-                if not mine:
-                    continue
+            with suppress(BusyError), _claimed(shard.path, wait):
                 if shard.path.exists():
                     advance(shard.shape[0] if not wait else 0)
                 else:
@@ -249,17 +245,11 @@ def _write_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def _claimed(path: Path, wait: bool) -> Iterator[bool]:
-    """Hold a shard's lock; it is free again if we die. Yields False if another holds it."""
-    locks = path.parent / ".locks"
-    locks.mkdir(exist_ok=True)
-    try:
-        with FileLock(locks / path.name, timeout=-1 if wait else 0):
-            for left in path.parent.glob(f".{path.stem}.*"):  # by a kill: only we write it now
-                left.unlink()
-            yield True
-    except Timeout:
-        yield False
+def _claimed(path: Path, wait: bool) -> Iterator[None]:
+    """Hold the lock of one shard, and only of that one: other processes write the others."""
+    with locked(path.parent / ".locks" / path.name, busy="", wait=wait):
+        remove_leftovers(path.parent, f".{path.stem}.*")
+        yield
 
 
 def encode_with_bar(

@@ -26,32 +26,35 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import (
+    LOCK,
+    atomic_write,
+    explain_write_errors,
+    locked,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+)
+from soundspot.common.id_lists import is_id_list, read_ids
+from soundspot.common.paths import file_size, list_files, make_id
 from soundspot.common.progress import progress
-from soundspot.data.corpora.folder import make_id
-from soundspot.data.finding import list_files
-from soundspot.data.items import PICTURES, SOUNDS
-from soundspot.data.writer import LOCK, TEMPORARY
-from soundspot.evaluation.audit import read_ids
+from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures
 from soundspot.inference.localization import Localization, heard_line
 from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
+from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
-from soundspot.parallel import engines
-from soundspot.parallel.engines import Engine
+from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
 
 PER_SHARD = 256
-LISTS = (".txt", ".csv", ".txt.gz", ".csv.gz")
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
 FORMAT = 1  # raise it when the same files and model would give other results
-CRASHED = "ended the process that read it (out of memory, or a bad decoder)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Found:
 
 def is_batch(source: Path) -> bool:
     """Whether a path names many files: a folder or a list."""
-    return source.is_dir() or source.name.lower().endswith(LISTS)
+    return source.is_dir() or is_id_list(source)
 
 
 def run(job: Job, say: Callable[[str], None]) -> None:
@@ -110,8 +113,8 @@ def run(job: Job, say: Callable[[str], None]) -> None:
     notes["threshold"] = localizer.threshold
     del localizer  # every process loads its own
     with _locked(job.out, about, notes):
-        _write_shards(job, root, items, partial(_load, model, digest, root, job.overlays))
-        counts = _join(job.out, -(-len(items) // job.per_shard))
+        load_there = partial(_load, model, digest, root, job.overlays)
+        counts = _join(job.out, _write_shards(job, items, load_there))
     done = counts.pop("", 0)
     faults = "".join(f", {count} {fault}" for fault, count in sorted(counts.items()))
     say(f"{len(items)} file{'' if len(items) == 1 else 's'}: {done} localised{faults}")
@@ -141,22 +144,12 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[Item]:
     for name in names:
         groups[PurePath(name).with_suffix("")].append(name)
     for name in names:
-        group = groups[PurePath(name).with_suffix("")]
-        pictures = [other for other in group if PurePath(other).suffix.lower() in PICTURES]
-        sounds = [other for other in group if PurePath(other).suffix.lower() in SOUNDS]
-        paired = len(group) == 2 and len(pictures) == len(sounds) == 1
-        if paired and name in sounds:
+        sound = sound_of_picture(groups[PurePath(name).with_suffix("")])
+        if sound is not None and PurePath(name).suffix.lower() in SOUNDS:
             continue  # it comes with its picture
-        files = [name, *sounds] if paired else [name]
-        sizes = tuple(_size(root / file) for file in files)
-        yield Item(name, sounds[0] if paired else None, sizes)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
+        files = [name] if sound is None else [name, sound]
+        sizes = tuple(file_size(root / file) for file in files)
+        yield Item(name, sound, sizes)
 
 
 def _absolute(model: str | None) -> str | None:
@@ -196,8 +189,8 @@ def localize_one(localizer: Localizer, root: Path, overlays: bool, item: Item) -
     path = root / item.name
     audio = None if item.audio is None else root / item.audio
     for file, size in zip((path, audio), item.sizes, strict=False):
-        if file is not None and size >= 0 and not file.exists():
-            raise SoundspotError(f"{platform.node()} does not see {file}: every machine must")
+        if file is not None and size >= 0:
+            check_visible(file)
     try:
         clip = media.read_clip(path, audio)
     except MediaError as error:
@@ -250,21 +243,17 @@ def _crash(item: Item) -> Found:
 def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[None]:
     """Claim the folder: new, empty, or one that the same model wrote before."""
     path = out / ABOUT
-    try:
+    with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
-            raise SoundspotError(f"{out} is neither empty nor of `localize`; choose another")
-        with FileLock(out / LOCK, timeout=0):
-            for left in out.rglob(".*"):  # by a kill: only we write here now
-                if TEMPORARY.fullmatch(left.name):
-                    left.unlink()
-            if path.exists():
-                _refuse_other(path, about)
-            else:
-                write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
-            yield
-    except Timeout as error:
-        raise SoundspotError(f"another process is writing {out}: let it end") from error
+    if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
+        raise SoundspotError(f"{out} is neither empty nor of `localize`; choose another")
+    with locked(out / LOCK, f"another process is writing {out}: let it end"):
+        remove_leftovers(out, "**/.*")
+        if path.exists():
+            _refuse_other(path, about)
+        else:
+            write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
+        yield
 
 
 def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
@@ -281,31 +270,35 @@ def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
 
 
 def _write_shards(
-    job: Job, root: Path, items: Sequence[Item], load: Callable[[], Callable[[Item], Found]]
+    job: Job, items: Sequence[Item], load: Callable[[], Callable[[Item], Found]]
+) -> list[ShardJournal]:
+    """Write the shards that are missing or do not fit; returns the journals of all."""
+    blocks = split_into_blocks(items, job.per_shard)
+    journals = [_journal(job.out, number, block) for number, block in enumerate(blocks)]
+    missing = [number for number, journal in enumerate(journals) if not journal.fits()]
+    if missing:
+        (job.out / LINES).unlink(missing_ok=True)  # it stands for a whole
+        _remove_surplus(job.out, len(blocks))
+        todo = [item for number in missing for item in blocks[number]]
+        results = progress(map_loaded(load, todo, job.engine, _crash), "localising", len(todo))
+        for number in missing:
+            block = blocks[number]
+            _write_shard(job, journals[number], block, itertools.islice(results, len(block)))
+    return journals
+
+
+def _remove_surplus(out: Path, count: int) -> None:
+    for path in surplus_shards((*out.glob("maps-*.npz"), *out.glob(".shard-*.jsonl")), count):
+        path.unlink()
+    for folder in surplus_shards((out / "overlays").glob("*"), count):
+        shutil.rmtree(folder)
+
+
+def _write_shard(
+    job: Job, journal: ShardJournal, block: Sequence[Item], found: Iterable[Found]
 ) -> None:
-    starts = range(0, len(items), job.per_shard)
-    blocks = {number: items[at : at + job.per_shard] for number, at in enumerate(starts)}
-    lacking = [number for number, block in blocks.items() if not _fits(job.out, number, block)]
-    if not lacking:
-        return
-    (job.out / LINES).unlink(missing_ok=True)  # it stands for a whole
-    for path in (*job.out.glob("maps-*.npz"), *job.out.glob(".shard-*.jsonl")):
-        if int(path.stem.rpartition("-")[2]) >= len(blocks):  # of a run over more files
-            path.unlink()
-    for folder in (job.out / "overlays").glob("*"):
-        if int(folder.name) >= len(blocks):
-            shutil.rmtree(folder)
-    todo = [item for number in lacking for item in blocks[number]]
-    results = engines.run_loaded(load, todo, job.engine, _crash)
-    found = progress(results, "localising", len(todo))
-    for number in lacking:
-        _write_shard(job, number, blocks[number], itertools.islice(found, len(blocks[number])))
-
-
-def _write_shard(job: Job, number: int, block: Sequence[Item], found: Iterable[Found]) -> None:
-    maps_path, journal = _paths(job.out, number)
-    journal.unlink(missing_ok=True)  # from here on it does not fit the shard
-    overlays = job.out / "overlays" / f"{number:05d}"
+    journal.discard()
+    overlays = job.out / "overlays" / journal.data.stem.removeprefix("maps-")
     shutil.rmtree(overlays, ignore_errors=True)
     if job.overlays:
         overlays.mkdir(parents=True)
@@ -314,51 +307,36 @@ def _write_shard(job: Job, number: int, block: Sequence[Item], found: Iterable[F
     for place, (item, one) in enumerate(zip(block, found, strict=True)):
         line = dict(one.line)
         if one.similarity is not None:
-            line |= {"maps": maps_path.name, "row": len(maps)}
+            line |= {"maps": journal.data.name, "row": len(maps)}
             maps.append(one.similarity)
         if one.overlay:
             picture = overlays / f"{place:05d}-{make_id(PurePath(f'{item.name}.jpg'))}.jpg"
-            with atomic_write(picture) as part:
-                part.write_bytes(one.overlay)
+            write_bytes(picture, one.overlay)
             line["overlay"] = picture.relative_to(job.out).as_posix()
         lines.append(line)
     names = [line["path"] for line in lines if "maps" in line]
-    with atomic_write(maps_path) as part:
+    with atomic_write(journal.data) as part:
         np.savez(part, paths=np.array(names, np.str_), maps=_stack(maps))
-    head = _head(maps_path, block)
-    # ASCII: a file name that is no valid UTF-8 survives as an escape.
-    write_text(journal, "".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    journal.write(lines)
 
 
 def _stack(maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
 
 
-def _paths(out: Path, number: int) -> tuple[Path, Path]:
-    return out / f"maps-{number:05d}.npz", out / f".shard-{number:05d}.jsonl"
-
-
-def _head(maps: Path, block: Sequence[Item]) -> dict[str, Any]:
+def _journal(out: Path, number: int, block: Sequence[Item]) -> ShardJournal:
     files = json.dumps([(item.name, item.audio, item.sizes) for item in block])
-    return {"files": hashlib.sha256(files.encode()).hexdigest(), "size": maps.stat().st_size}
+    digest = hashlib.sha256(files.encode()).hexdigest()
+    path = out / f".shard-{number:05d}.jsonl"
+    return ShardJournal(path, out / f"maps-{number:05d}.npz", ("files", digest))
 
 
-def _fits(out: Path, number: int, block: Sequence[Item]) -> bool:
-    maps, journal = _paths(out, number)
-    try:
-        with journal.open(encoding="utf-8") as lines:
-            return bool(json.loads(lines.readline()) == _head(maps, block))
-    except (OSError, ValueError):
-        return False
-
-
-def _join(out: Path, shards: int) -> Counter[str]:
+def _join(out: Path, journals: Sequence[ShardJournal]) -> Counter[str]:
     """Make one file of the shards' lines; returns how many files had which fault, if any."""
     counts: Counter[str] = Counter()
     with atomic_write(out / LINES) as part, part.open("w", encoding="utf-8") as whole:
-        for number in range(shards):
-            with _paths(out, number)[1].open(encoding="utf-8") as lines:
-                for line in itertools.islice(lines, 1, None):
-                    counts[json.loads(line).get("fault", "")] += 1
-                    whole.write(line)
+        for journal in journals:
+            for line in journal.lines():
+                counts[json.loads(line).get("fault", "")] += 1
+                whole.write(line)
     return counts

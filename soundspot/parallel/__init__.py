@@ -1,1 +1,1 @@
-"""The processes that share the work."""
+"""Work on many items at once: in processes of this machine, or on a Ray cluster."""

@@ -1,8 +1,10 @@
 """Work on a Ray cluster: tasks and actors of Ray Data that run the same functions.
 
-Each worker takes blocks of items. If it dies, Ray gives its block to another, as often as need be.
-An item that has been begun twice and never ended is passed over, and tried once more in a process
-of its own at the end of its turn. Workers have one thread and no GPU each.
+Each worker takes blocks of items. If it dies, Ray gives its block to another, as often as needed.
+An item that was started twice and never finished is skipped, and tried once more when its result
+is due, in a separate process. Workers have one thread each and no GPU.
+
+Ray itself is imported only when work starts.
 """
 
 import copy
@@ -19,56 +21,55 @@ from typing import Any, NamedTuple, TypeVar
 
 import soundspot
 from soundspot.common.errors import SoundspotError
+from soundspot.parallel.processes import process_count
 
-AHEAD = 1000  # items a worker that are given to Ray at a time: no more can be under way
-BLOCK = 16  # items that a worker takes at most, and that are done again if it dies
-TRIES = 2  # of an item among others: then it is suspected of ending its workers
-SPARE = 1  # CPUs that no worker of ours holds, so that Ray's own tasks are never starved
+AHEAD = 1000  # items per worker that Ray gets at a time: no more can be pending
+BLOCK = 16  # items that a worker takes at most, and that are repeated if it dies
+TRIES = 2  # of an item in a block: after that it is suspected of killing its workers
+SPARE = 1  # CPUs that our workers leave free, so that Ray's own tasks never starve
 
 T = TypeVar("T")
 R = TypeVar("R")
 Load = Callable[[], Callable[[T], R]]
 
 
-def run(
+def map_on_ray(
     load: Load[T, R],
     items: Iterable[T],
     crashed: Callable[[T], R],
     jobs: int | None,
-    cores: int,
     actors: bool,
 ) -> Iterator[R]:
-    """Give the loaded function of every item, in order; see `engines.run`.
+    """Yield the loaded function of every item, in order; see `engines.map_items`.
 
     Args:
-        load: Gives the function; called in the workers, in an actor once.
-        items: Read by the window.
-        crashed: What stands for the result of an item that ended the process it had for itself.
-        jobs: Number of workers; None for all that the cluster has room for.
-        cores: Number of workers, if it is None and the cluster is started here.
+        load: Builds the function; called in the workers, once per actor.
+        items: Read in windows of `AHEAD` per worker.
+        crashed: Gives the result of an item that killed the process it had to itself.
+        jobs: Number of workers; None for as many as the cluster has room for.
         actors: Keep the workers, and what they have loaded.
     """
     ray = _import_ray()
     try:
-        with _connected(ray, jobs, cores) as workers:
+        with _connected(ray, jobs) as workers:
             waiting = iter(items)
             while window := list(itertools.islice(waiting, workers * AHEAD)):
                 results = _stream(ray, load, window, workers, actors)
                 for item, packed in zip(window, results, strict=True):
-                    yield _alone(ray, load, item, crashed) if packed is None else _opened(packed)
+                    yield _do_alone(ray, load, item, crashed) if packed is None else _unpack(packed)
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
         raise SoundspotError(
             f"the Ray cluster failed ({type(error).__name__}: {reason}); "
-            "the same command goes on where it stopped"
+            "run the same command again to resume"
         ) from error
 
 
 def _stream(
     ray: Any, load: Load[T, R], window: Sequence[T], workers: int, actors: bool
 ) -> Iterator[bytes | None]:
-    """Packed results in order; None where an item was passed over."""
-    # Without CPUs of its own it always finds a place, and Ray starts it anew if it dies.
+    """Packed results in order; None where an item was skipped."""
+    # It needs no CPU, so it can always be placed, and Ray restarts it if it dies.
     tally = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Tally).remote()
     rows = [{"number": i, "packed": pickle.dumps(item)} for i, item in enumerate(window)]
     size = max(1, min(BLOCK, len(rows) // (4 * workers)))
@@ -86,18 +87,18 @@ def _stream(
 
 
 class _Tally:
-    """Counts how often each item was begun; lives in a process of its own."""
+    """Counts how often each item was started; lives in a separate process."""
 
     def __init__(self) -> None:
-        self._begun: Counter[int] = Counter()
+        self._started: Counter[int] = Counter()
 
-    def begin(self, number: int) -> int:
-        self._begun[number] += 1
-        return self._begun[number]
+    def start(self, number: int) -> int:
+        self._started[number] += 1
+        return self._started[number]
 
 
 class _Actor:
-    """A worker that loads when the first item comes: a failure to load is then a result."""
+    """A worker that loads when it gets its first item, so that a failure to load is a result."""
 
     def __init__(self, load: Load[Any, Any], tally: Any) -> None:
         self._load, self._tally = load, tally
@@ -115,34 +116,34 @@ class _Actor:
 def _task(row: dict[str, Any], load: Load[Any, Any], tally: Any) -> dict[str, Any]:
     import ray
 
-    begun = ray.get(tally.begin.remote(row["number"]))
-    return {"packed": None if begun > TRIES else _packed(load, row["packed"])}
+    starts = ray.get(tally.start.remote(row["number"]))
+    return {"packed": None if starts > TRIES else _do_packed(load, row["packed"])}
 
 
-def _alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) -> R:
-    apart = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_packed)
+def _do_alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) -> R:
+    separate = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_do_packed)
     try:
-        packed = ray.get(apart.remote(load, pickle.dumps(item)))
+        packed = ray.get(separate.remote(load, pickle.dumps(item)))
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
         return crashed(item)
-    result: R = _opened(packed)
+    result: R = _unpack(packed)
     return result
 
 
 class _Failure(NamedTuple):
-    """An exception of the function, on its way home: to Ray it is a result like another."""
+    """An exception on its way to the caller; to Ray it is a result like any other."""
 
     error: Exception
 
 
-def _packed(load: Load[Any, Any], item: bytes) -> bytes:
+def _do_packed(load: Load[Any, Any], item: bytes) -> bytes:
     try:
         return pickle.dumps(load()(pickle.loads(item)))
     except Exception as error:
         return pickle.dumps(_Failure(error))
 
 
-def _opened(packed: bytes) -> Any:
+def _unpack(packed: bytes) -> Any:
     result = pickle.loads(packed)
     if isinstance(result, _Failure):
         raise result.error
@@ -150,8 +151,8 @@ def _opened(packed: bytes) -> Any:
 
 
 def _import_ray() -> Any:
-    # Ray reads these when it is imported. The last two keep it from reporting a dead worker in
-    # paragraphs, amid our own output: we say what became of each item.
+    # Ray reads these when it is imported. The last two keep it from writing paragraphs about a
+    # dead worker into our output: we report what happened to each item.
     for name, value in (
         ("RAY_USAGE_STATS_ENABLED", "0"),
         ("RAY_BACKEND_LOG_LEVEL", "fatal"),
@@ -169,16 +170,17 @@ def _import_ray() -> Any:
 
 
 @contextmanager
-def _connected(ray: Any, jobs: int | None, cores: int) -> Iterator[int]:
-    """Join the cluster that the environment names, or start one here; gives the worker count."""
+def _connected(ray: Any, jobs: int | None) -> Iterator[int]:
+    """Join the cluster that the environment names, or start one here; yields the worker count."""
     if ray.is_initialized():
         _check_nodes(ray)
         yield _workers(ray, jobs)
         return
     address = os.environ.get("RAY_ADDRESS")
-    here = {"address": "local", "num_cpus": (jobs or cores) + SPARE, "include_dashboard": False}
+    cpus = process_count(jobs) + SPARE
+    here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     try:
-        _knock(address or "")
+        _check_reachable(address or "")
         with _no_standard_error():
             ray.init(
                 **({"address": address} if address else here),
@@ -188,7 +190,7 @@ def _connected(ray: Any, jobs: int | None, cores: int) -> Iterator[int]:
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         place = f"at RAY_ADDRESS={address}" if address else "here"
-        token = "; it may want its token in RAY_AUTH_TOKEN" if address else ""
+        token = "; it may need a token in RAY_AUTH_TOKEN" if address else ""
         raise SoundspotError(f"no Ray cluster {place} ({reason}){token}") from error
     try:
         if address:
@@ -198,8 +200,8 @@ def _connected(ray: Any, jobs: int | None, cores: int) -> Iterator[int]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Fail at once where nobody listens: Ray would wait for minutes."""
+def _check_reachable(address: str) -> None:
+    """Fail at once if nothing listens there: Ray would wait for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
@@ -207,7 +209,7 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _no_standard_error() -> Iterator[None]:
-    """Ray's core says there that it was told to say nothing."""
+    """Silence Ray's core, which reports on standard error that it was told to be silent."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -221,7 +223,7 @@ def _no_standard_error() -> Iterator[None]:
 
 
 def _check_nodes(ray: Any) -> None:
-    """Refuse a node without this soundspot: Ray would try there again for ever."""
+    """Refuse a node without this version of soundspot: Ray would retry there forever."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     for node in ray.nodes():
@@ -249,14 +251,14 @@ def _workers(ray: Any, jobs: int | None) -> int:
     workers = cpus - SPARE if jobs is None else jobs
     if workers < 1 or workers > cpus - SPARE:
         raise SoundspotError(
-            f"the Ray cluster has {cpus} CPUs, of which {SPARE} must stay free: it cannot have "
+            f"the Ray cluster has {cpus} CPUs, of which {SPARE} must stay free: it has no room for "
             f"{max(workers, 1)} workers"
         )
     return workers
 
 
 def _context(ray: Any) -> Any:
-    """Ray Data's settings: results in order, actors may die at any time, and no chatter."""
+    """Ray Data's settings: ordered results, actors that may die at any time, no chatter."""
     context = copy.deepcopy(ray.data.DataContext.get_current())
     context.execution_options.preserve_order = True
     context.max_consecutive_actor_init_deaths = 3  # a worker may be killed as it starts

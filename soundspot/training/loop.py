@@ -12,18 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import write_text
+from soundspot.common.files import LOCK, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
 from soundspot.features.cache import FeatureCache, cache_folder, load_encoders
 from soundspot.model import checkpoint
@@ -76,7 +75,7 @@ def train(
         try:
             return running.go(stop_after)
         finally:
-            running.lock.release()
+            running.lock.close()
 
 
 class _Run:
@@ -110,7 +109,7 @@ class _Run:
         self.state = TrainState()
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.interrupted = False
-        self.lock = FileLock(run / ".lock")
+        self.lock = ExitStack()
         self._claim_folder()
         self.called = wrap(self.method, world)
         if self.config.compile:
@@ -321,11 +320,10 @@ class _Run:
     def _claim_folder(self) -> None:
         """Start a new run folder or load the state of the run that is in it."""
         if self.world.first:
-            self.run.mkdir(parents=True, exist_ok=True)
-            try:  # two trainings in one folder would destroy each other's state
-                self.lock.acquire(timeout=0)
-            except Timeout as error:
-                raise SoundspotError(f"another process is training in {self.run}") from error
+            # Two trainings in one folder would destroy each other's state.
+            busy = f"another process is training in {self.run}"
+            self.lock.enter_context(locked(self.run / LOCK, busy))
+            remove_leftovers(self.run)
         stored = self.run / "recipe.json"
         if stored.exists():
             check_same(read_stored(stored), self.recipe, self.run)

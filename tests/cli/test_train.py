@@ -96,7 +96,7 @@ def test_prepare_folder_reports_what_it_could_not_use(tmp_path, capsys):
     [
         (["train", "none.yaml"], "no recipe at none.yaml"),
         (["train", "{recipe}", "train.epoch=3"], "did you mean 'epochs'"),
-        (["train", "{recipe}", "epochs"], "an override reads key=value"),
+        (["train", "{recipe}", "epochs"], "an override must look like key=value"),
         (["encode", "{folder}", "view=3"], "did you mean 'views'"),
         (["encode", "/none"], "/none"),
         (["pairs", "check", "/none"], "/none"),

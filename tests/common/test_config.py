@@ -80,7 +80,7 @@ def test_unreadable_recipes_get_a_sentence(tmp_path):
     with pytest.raises(SoundspotError, match="not a readable YAML"):
         read_yaml(broken)
     broken.write_text("- 1")
-    with pytest.raises(SoundspotError, match="must hold a YAML mapping"):
+    with pytest.raises(SoundspotError, match="must contain a YAML mapping"):
         read_yaml(broken)
 
 

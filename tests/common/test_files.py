@@ -1,12 +1,21 @@
 import errno
+from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import (
+    BusyError,
+    atomic_write,
+    locked,
+    remove_leftovers,
+    write_bytes,
+    write_text,
+)
 
 
-def test_the_file_appears_at_the_end_and_leaves_nothing_else(tmp_path):
+def test_the_file_appears_at_the_end_and_leaves_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "a.json"
     with atomic_write(target) as part:
         part.write_text("new")
@@ -15,16 +24,61 @@ def test_the_file_appears_at_the_end_and_leaves_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_full_disk_keeps_what_was_there(tmp_path):
+def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     write_text(target, "old")
-    with pytest.raises(SoundspotError, match="No space left"), atomic_write(target) as part:
+    message = r"cannot write .*a.txt: No space left on device; delete it\."
+    with pytest.raises(SoundspotError, match=message), atomic_write(target, "delete it") as part:
         part.write_text("ne")
         raise OSError(errno.ENOSPC, "No space left on device")
     assert target.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_missing_folder_is_a_sentence(tmp_path):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_any_failure_keeps_what_was_there(error: type[BaseException], tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_bytes(target, b"old")
+    with pytest.raises(error), atomic_write(target) as part:
+        part.write_bytes(b"half")
+        raise error
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_missing_folder_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SoundspotError, match="cannot write"):
         write_text(tmp_path / "none" / "a.txt", "x")
+
+
+def test_only_temporary_files_are_leftovers(tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in (".lock", ".shard-00000.jsonl", "a.12345678.npy")]
+    with atomic_write(tmp_path / "a.npy") as part:
+        part.touch()
+        left = [tmp_path / part.name, tmp_path / ".b.tar.0123abcd.part"]
+    for path in (*kept, *left):
+        path.touch()
+    remove_leftovers(tmp_path, ".a.*")
+    assert not left[0].exists()
+    assert left[1].exists()
+    remove_leftovers(tmp_path)
+    assert not left[1].exists()
+    assert all(path.exists() for path in kept)
+
+
+def test_the_lock_is_held_inside_and_free_after(tmp_path: Path) -> None:
+    lock = tmp_path / "new" / ".lock"
+    with locked(lock, "busy"), pytest.raises(Timeout):
+        FileLock(lock).acquire(timeout=0)
+    with pytest.raises(KeyboardInterrupt), locked(lock, "busy"):
+        raise KeyboardInterrupt
+    FileLock(lock).acquire(timeout=0).lock.release()
+
+
+def test_a_held_lock_is_refused_with_the_given_words(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / ".lock", "first"),
+        pytest.raises(BusyError, match="second"),
+        locked(tmp_path / ".lock", "second"),
+    ):
+        pass

@@ -10,9 +10,10 @@ import pytest
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora import flickr, music, vggsound, vggss
-from soundspot.data.finding import Selection, bare, draw
+from soundspot.data.corpus_files import Selection, bare, draw_subset
+from soundspot.data.corpus_item import CorpusItem
+from soundspot.data.ledger import Summary
 from soundspot.data.pair_set import PairSet
-from soundspot.data.writer import Summary
 from soundspot.media import clips as media
 
 YT = "-_gaZzFfzDQ"
@@ -97,7 +98,7 @@ def test_flickr_names(name: str, id: str | None) -> None:
 
 
 def test_music_names() -> None:
-    parse = music.parser({"abcdefghij-", "-1234567890"})
+    parse = music.make_parser({"abcdefghij-", "-1234567890"})
     for name in ("abcdefghij-", "Solo, op. 3 [abcdefghij-]", "A title-abcdefghij-"):
         assert parse(name) == "abcdefghij-"
     assert parse("A title--1234567890") == "-1234567890"
@@ -215,14 +216,15 @@ def test_lists_come_as_audit_writes_them(
     assert main([*words, "--ids", str(tmp_path / "clean.txt.gz")]) == 0
     assert "1 of 2 items lost" in capsys.readouterr().out
     assert main(words) == 2
-    assert "holds a pair set made with" in capsys.readouterr().err
+    assert "is a pair set made with" in capsys.readouterr().err
 
 
 def test_a_subset_depends_on_seed_and_ids_alone() -> None:
     names = [str(number) for number in range(1000)]
 
     def drawn(among: list[str], seed: int) -> list[str]:
-        return draw(among, str, 100, seed)
+        items = [CorpusItem(name, name, "train") for name in among]
+        return [item.name for item in draw_subset(items, 100, seed)]
 
     first = drawn(names, 0)
     assert len(first) == 100 and first == sorted(first, key=int)
@@ -248,7 +250,7 @@ def test_subset_of_a_corpus(tmp_path: Path) -> None:
 
 @pytest.mark.shared_data
 def test_published_lists_are_understood(shared_data: Path) -> None:
-    from soundspot.evaluation.audit import read_ids
+    from soundspot.common.id_lists import read_ids
 
     folder = shared_data / "annotations"
     for file, parse in (

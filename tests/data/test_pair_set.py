@@ -9,7 +9,9 @@ import pytest
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import ItemError, Pair, PairSet, Sound, check, draw_sounds, hash_split
+from soundspot.data.checks import find_problems
+from soundspot.data.manifest import hash_split
+from soundspot.data.pair_set import ItemError, Pair, PairSet, Sound, draw_sounds
 from soundspot.media import clips as media
 
 BOX = (0.25, 0.5, 0.75, 1.0)
@@ -122,24 +124,19 @@ def test_media_come_back_as_stored(root: Path, sharded: bool) -> None:
     assert np.abs(pairs.waveform(pair) - tone(400.0)).max() < 1e-4
     np.testing.assert_array_equal(pairs.waveform("sounds/growl.flac"), pairs.waveform(pair))
     assert pairs.waveform(pair).dtype == np.float32
-    streamed = list(pairs.stream("train"))
-    assert [(p.id, f.shape, w) for p, f, w in streamed] == [
-        ("a", (256, 256, 3), None),
-        ("b", (256, 256, 3), None),
-    ]
-    assert list(check(pairs)) == []
+    assert list(find_problems(pairs)) == []
 
 
 def test_sharded_reading_needs_no_files_beside(root: Path) -> None:
     shard(root)
     assert not list(root.glob("frames/*"))
     pairs = PairSet.open(root)
-    assert [row.shape for _, _, row in pairs.stream("val") if row is not None] == [(48_000,)]
+    assert [pairs.waveform(pair).shape for pair in pairs.select("val")] == [(48_000,)]
 
 
 def test_a_pair_without_sound_says_where_to_draw_one(root: Path) -> None:
     pairs = PairSet.open(root)
-    with pytest.raises(SoundspotError, match="'a' has no sound of its own: draw one"):
+    with pytest.raises(SoundspotError, match="'a' has no fixed sound: draw one"):
         pairs.waveform(pairs.select("train")[0])
 
 
@@ -164,8 +161,8 @@ def test_unknown_split_names_the_nearest(root: Path) -> None:
         ({"boxes": [[[0, 0, 1, True]]]}, "line 2: 'boxes' is a list of annotators"),
         ({"boxes": [[0, 0, 1, 1]]}, "line 2: 'boxes' is a list of annotators"),
         ({"boxes": "none"}, "line 2: 'boxes' is a list of annotators"),
-        ({"cls": "cow"}, "pair 'b' has no sound, and sounds.jsonl has none of class 'cow'"),
-        ({"cls": None}, "pair 'b' has no sound, and sounds.jsonl has none of class None"),
+        ({"cls": "cow"}, "pair 'b' has no sound, and sounds.jsonl contains none of class 'cow'"),
+        ({"cls": None}, "pair 'b' has no sound, and sounds.jsonl contains none of class None"),
     ],
 )
 def test_bad_rows_are_refused_with_line_and_field(
@@ -209,18 +206,18 @@ def test_bad_heads_are_refused(root: Path) -> None:
     with pytest.raises(SoundspotError, match="'name' must be present"):
         PairSet.open(root)
     (root / "pairset.json").rename(root / "pairset.json.partial")
-    with pytest.raises(SoundspotError, match="is not finished: run its prepare again"):
+    with pytest.raises(SoundspotError, match="is not finished: run the same"):
         PairSet.open(root)
-    with pytest.raises(SoundspotError, match=r"is no pair set: it has no pairset\.json"):
+    with pytest.raises(SoundspotError, match=r"is not a pair set: it has no pairset\.json"):
         PairSet.open(root / "frames")
-    with pytest.raises(SoundspotError, match="is no pair set"):
+    with pytest.raises(SoundspotError, match="is not a pair set"):
         PairSet.open(root / "nowhere")
 
 
 def test_a_manifest_that_lost_a_line_is_torn(root: Path) -> None:
     lines = (root / "pairs.jsonl").read_text().splitlines(keepends=True)
     (root / "pairs.jsonl").write_text("".join(lines[:-1]))
-    with pytest.raises(SoundspotError, match="is torn"):
+    with pytest.raises(SoundspotError, match="is damaged"):
         PairSet.open(root)
 
 
@@ -282,7 +279,7 @@ def test_check_lists_everything_at_once(root: Path) -> None:
     media.write_flac(root / "sounds/woof.flac", np.zeros(48_000, np.float32))
     (root / "sounds/meow.flac").write_bytes(b"")
     change_line(root, 3, boxes=[[[0.5, 0.1, 0.5, 0.2]]])
-    found = {(problem.kind, problem.item) for problem in check(PairSet.open(root))}
+    found = {(problem.kind, problem.item) for problem in find_problems(PairSet.open(root))}
     assert found == {
         ("missing", "frames/a.jpg"),
         ("unreadable", "frames/b.jpg"),
@@ -297,7 +294,7 @@ def test_check_lists_everything_at_once(root: Path) -> None:
 def test_a_truncated_sound_is_found(root: Path) -> None:
     whole = (root / "sounds/bark.flac").read_bytes()
     (root / "sounds/bark.flac").write_bytes(whole[: len(whole) * 2 // 3])
-    (problem,) = check(PairSet.open(root))
+    (problem,) = find_problems(PairSet.open(root))
     assert problem.item == "sounds/bark.flac"
     assert problem.kind in ("size", "unreadable")
 
@@ -315,7 +312,7 @@ def test_wrong_items_raise_one_sentence(root: Path) -> None:
 def test_check_finds_the_same_frame_and_sound_in_two_splits(root: Path) -> None:
     (root / "frames/v.jpg").write_bytes((root / "frames/b.jpg").read_bytes())
     (root / "sounds/growl.flac").write_bytes((root / "sounds/bark.flac").read_bytes())
-    leaks = list(check(PairSet.open(root)))
+    leaks = list(find_problems(PairSet.open(root)))
     assert [problem.kind for problem in leaks] == ["leak", "leak"]
     assert "frames/b.jpg (train), frames/v.jpg (val)" in leaks[0].reason
     assert "sounds/growl.flac (val), sounds/bark.flac (train)" in leaks[1].reason
@@ -327,7 +324,7 @@ def test_check_finds_one_file_used_in_two_splits_but_lets_duets_share(root: Path
         lines = (root / "pairs.jsonl").read_text().splitlines(keepends=True)[:3]
         (root / "pairs.jsonl").write_text("".join(lines) + json.dumps(row | {"split": split}))
         write_head(root)
-        assert [p.kind for p in check(PairSet.open(root))] == ["leak"] * leaks
+        assert [p.kind for p in find_problems(PairSet.open(root))] == ["leak"] * leaks
 
 
 def test_a_damaged_shard_is_named_and_the_rest_is_read(root: Path) -> None:
@@ -338,7 +335,7 @@ def test_a_damaged_shard_is_named_and_the_rest_is_read(root: Path) -> None:
         cut = tar.getmember(names[1]).offset_data + 5
     path.write_bytes(path.read_bytes()[:cut])
     pairs = PairSet.open(root)
-    problems = list(check(pairs))
+    problems = list(find_problems(pairs))
     assert problems[0].kind == "unreadable"
     assert problems[0].item == "shard-000001.tar"
     assert {p.item for p in problems[1:]} == set(names[1:])
@@ -350,9 +347,9 @@ def test_an_image_of_random_bytes_is_unreadable(root: Path) -> None:
     noise = np.random.default_rng(0).bytes(4099)
     for data in (noise, b"\xff\xd8\xff" + noise, b"\x89PNG\r\n\x1a\n" + noise, b"GIF89a" + noise):
         (root / "frames/a.jpg").write_bytes(data)
-        (problem,) = check(PairSet.open(root))
+        (problem,) = find_problems(PairSet.open(root))
         assert (problem.kind, problem.item) == ("unreadable", "frames/a.jpg")
     buffer = io.BytesIO()
     Image.fromarray(frame(1)).save(buffer, "PNG")
     (root / "frames/a.jpg").write_bytes(buffer.getvalue())
-    assert list(check(PairSet.open(root))) == []
+    assert list(find_problems(PairSet.open(root))) == []

@@ -8,7 +8,6 @@ from soundspot.encoders.views import (
     AUGMENTATIONS,
     evaluation_view,
     random_view,
-    resize,
     view_generator,
 )
 
@@ -55,16 +54,6 @@ def test_evaluation_view_keeps_the_whole_frame_and_uses_imagenet_statistics():
     left[:, :, :32] = 255
     halves = evaluation_view(left)
     assert (halves[:, :, :100] > halves[:, :, 124:]).all()
-
-
-def test_resize_is_within_one_grey_level_of_pillow():
-    from PIL import Image
-
-    source = frame()
-    image = Image.fromarray(source.permute(1, 2, 0).numpy())
-    expected = np.asarray(image.resize((246, 246), Image.Resampling.BICUBIC)).astype(int)
-    ours = resize(source, 246, 246).permute(1, 2, 0).numpy().astype(int)
-    assert np.abs(ours - expected).max() <= 1
 
 
 @pytest.mark.parametrize("offset", [0, 22])

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock, Timeout
 
+from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache
-from soundspot.encoders.weight_cache import CacheError, DownloadError, IndexArchive
+from soundspot.encoders.weight_cache import DownloadError, IndexArchive
 
 CONTENT = bytes(range(256)) * 2579
 ARCHIVE = IndexArchive("toy", "toy-1.0.tar.gz", hashlib.sha256(CONTENT).hexdigest())
@@ -38,36 +39,10 @@ def test_sha256_of_bytes_and_of_a_file() -> None:
     assert file.tell() == 0
 
 
-def test_atomic_shows_the_file_only_when_it_is_complete(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "file"
-    with weight_cache.atomic(path) as file:
-        file.write(b"whole")
-        assert not path.exists()
-    assert path.read_bytes() == b"whole"
-    assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_failure_leaves_the_old_file_and_no_half_one(
-    error: type[BaseException], tmp_path: Path
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    with pytest.raises(error), weight_cache.atomic(path) as file:
-        file.write(b"half")
-        raise error
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    with (
-        pytest.raises(CacheError, match=r"cannot write .*file: No space left on device; make room"),
-        weight_cache.atomic(tmp_path / "file") as file,
-    ):
-        file.write(b"half")
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert list(tmp_path.iterdir()) == []
+def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SoundspotError, match=r"cannot write .*inside: .*; make room"):
+        weight_cache.write(tmp_path / "file" / "inside", b"x")
 
 
 def test_the_lock_is_held_inside_and_free_after(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ import pytest
 import safetensors.torch
 import torch
 
+from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.registry import REGISTRY, Entry, Member, Source
-from soundspot.encoders.weight_cache import CacheError, DownloadError, IndexArchive, Remote
+from soundspot.encoders.weight_cache import DownloadError, IndexArchive, Remote
 from soundspot.encoders.weights import AbsentError, DamagedError, WeightsError
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
@@ -261,7 +262,7 @@ def test_a_newer_converter_converts_again_without_the_network(
 
 def test_what_a_killed_process_left_is_swept_away(cached: Path) -> None:
     (cached / "toy-model").mkdir(parents=True)
-    (cached / "toy-model" / ".toy.bin.1234.part").write_bytes(b"half")
+    (cached / "toy-model" / ".toy.bin.0123abcd.part").write_bytes(b"half")
     weights.load("toy-model", registry=TOYS, download=Server())
     assert not [file for file in files(cached) if file.endswith(".part")]
 
@@ -271,7 +272,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(cached: Path) -> None:
         file.write(ARCHIVE_FILE[:100])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(CacheError, match=r"No space left on device.*SOUNDSPOT_CACHE"):
+    with pytest.raises(SoundspotError, match=r"No space left on device.*SOUNDSPOT_CACHE"):
         weights.load("toy-model", registry=TOYS, download=fill_the_disk)
     assert files(cached) == set()
 
@@ -283,7 +284,7 @@ def test_a_cache_that_cannot_be_made_is_one_sentence(
     monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path / "file"))
     with pytest.raises(WeightsError, match="Cannot read"):
         weights.load("toy-model", registry=TOYS, download=Server())
-    with pytest.raises(CacheError, match="cannot write"):
+    with pytest.raises(SoundspotError, match="cannot write"):
         weights.fetch("toy-model", registry=TOYS, download=Server())
 
 

@@ -1,11 +1,10 @@
-import gzip
 import io
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.id_lists import read_ids
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.audit import (
     NEAR,
@@ -13,8 +12,6 @@ from soundspot.evaluation.audit import (
     compare_ids,
     frame_hash,
     near_duplicates,
-    read_ids,
-    write_ids,
 )
 from soundspot.evaluation.benchmarks import load_benchmark
 
@@ -57,66 +54,6 @@ def test_lookalikes_count_beside_ids():
     assert report.alike == (Match("x", "b", 3),)  # a is known already
     assert report.clean_train == ("y",)
     assert report.clean_benchmark == ("c",)
-
-
-def test_text_lists(tmp_path):
-    plain = tmp_path / "list.txt"
-    plain.write_bytes("\ufeffa_1\r\n\n -b_2 \n".encode())
-    assert read_ids(plain) == ["a_1", "-b_2"]
-    packed = tmp_path / "list.txt.gz"
-    packed.write_bytes(gzip.compress(b"a\nb"))
-    assert read_ids(packed) == ["a", "b"]
-
-
-def test_csv_lists(tmp_path):
-    path = tmp_path / "list.csv"
-    path.write_text("10000130166,202\n7,0\n")
-    assert read_ids(path) == ["10000130166", "7"]
-    path.write_text("Video,audio,label\nv1,a1,x\n")
-    assert read_ids(path) == ["v1"]
-    path.write_text('---g-f_I2yQ,1,"people, marching",test\n--0PQM4-hqg,30,waterfall,train\n')
-    assert read_ids(path) == ["---g-f_I2yQ_000001", "--0PQM4-hqg_000030"]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("list.json", b"[]", "expected a list of ids in a .txt"),
-        ("list.txt", b"\n \n", "holds no ids"),
-        ("list.csv", b"id\n", "holds no ids"),
-        ("list.txt", b"\xff\xfe\x00", "not a readable list"),
-        ("list.txt.gz", b"plain text", "not a readable list"),
-        ("list.txt.gz", gzip.compress(b"a\n" * 999)[:20], "not a readable list"),
-    ],
-)
-def test_bad_lists_are_one_sentence(tmp_path, name, data, message):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(SoundspotError, match=message):
-        read_ids(tmp_path / name)
-
-
-def test_a_missing_list_is_named(tmp_path):
-    with pytest.raises(SoundspotError, match=r"no list of ids at .*none\.txt"):
-        read_ids(tmp_path / "none.txt")
-
-
-@pytest.mark.parametrize("name", ["clean.txt", "clean.txt.gz"])
-def test_written_lists_read_back(tmp_path, name):
-    write_ids(tmp_path / name, ["b", "-a"])
-    assert read_ids(tmp_path / name) == ["b", "-a"]
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_a_packed_list_holds_no_time_stamp(tmp_path):
-    write_ids(tmp_path / "clean.txt.gz", ["a", "b"])
-    assert (tmp_path / "clean.txt.gz").read_bytes()[4:8] == bytes(4)
-
-
-def test_a_list_that_cannot_be_written_leaves_nothing(tmp_path):
-    (tmp_path / "clean.txt").mkdir()  # a folder stands in the way of the last step
-    with pytest.raises(SoundspotError, match="cannot write"):
-        write_ids(tmp_path / "clean.txt", ["a"])
-    assert [path.name for path in tmp_path.iterdir()] == ["clean.txt"]
 
 
 def photographs(count, seed=0):

@@ -192,7 +192,7 @@ def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path
     refuse(whole, "overlays=true, not false")
     refuse(whole, "weights=", model=write_model(tmp_path / "other", seed=1), overlays=True)
     (tmp_path / "empty").mkdir()
-    refuse(tmp_path / "out", "holds no files", source=tmp_path / "empty")
+    refuse(tmp_path / "out", "contains no files", source=tmp_path / "empty")
     with FileLock(whole / ".lock"):
         refuse(whole, "another process", overlays=True)
 
@@ -209,7 +209,7 @@ def test_the_command_line(
         ("with -o", folder),
         ("which", video, "--jobs", "2"),
         ("which", video, "--engine", "ray"),
-        ("from 1 on, got 0", folder, "-o", out, "--jobs", "0"),
+        ("at least 1 process, got 0", folder, "-o", out, "--jobs", "0"),
     ):
         assert main(["localize", *arguments]) == 2
         assert words in capsys.readouterr().err

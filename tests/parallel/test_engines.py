@@ -1,13 +1,15 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.parallel.engines import AHEAD, SERIAL, Engine, run, run_loaded
+from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
+from soundspot.parallel.processes import AHEAD, process_count, usable_cores
 
 TWO = Engine("local", 2)
 
@@ -27,13 +29,13 @@ def lost(number: int) -> float:
 
 
 def test_results_keep_the_order_of_the_items() -> None:
-    assert list(run(halve, range(7), SERIAL, lost)) == [n / 2 for n in range(7)]
-    assert list(run(halve, range(53), TWO, lost)) == [n / 2 for n in range(53)]
-    assert list(run(halve, [], TWO, lost)) == []
+    assert list(map_items(halve, range(7), SERIAL, lost)) == [n / 2 for n in range(7)]
+    assert list(map_items(halve, range(53), TWO, lost)) == [n / 2 for n in range(53)]
+    assert list(map_items(halve, [], TWO, lost)) == []
 
 
 def test_a_process_that_dies_takes_only_its_own_item() -> None:
-    assert list(run(halve_or_die, range(41), TWO, lost)) == [
+    assert list(map_items(halve_or_die, range(41), TWO, lost)) == [
         -5.0 if n == 5 else n / 2 for n in range(41)
     ]
 
@@ -46,7 +48,7 @@ def test_items_are_read_as_results_are_taken() -> None:
             read.append(number)
             yield number
 
-    results = run(halve, items(), TWO, lost)
+    results = map_items(halve, items(), TWO, lost)
     assert [next(results) for _ in range(3)] == [0.0, 0.5, 1.0]
     assert len(read) <= 3 + 2 * AHEAD
     results.close()  # type: ignore[attr-defined]
@@ -54,7 +56,7 @@ def test_items_are_read_as_results_are_taken() -> None:
 
 def test_an_error_of_the_function_comes_through() -> None:
     with pytest.raises(TypeError):
-        list(run(halve, ["x"], TWO, lost))  # type: ignore[list-item]
+        list(map_items(halve, ["x"], TWO, lost))  # type: ignore[list-item]
 
 
 class Counted:
@@ -81,24 +83,34 @@ def nothing(item: int) -> tuple[int, int]:
 def test_a_process_loads_once() -> None:
     Counted.made = 0
     for engine in (SERIAL, TWO):
-        assert list(run_loaded(Counted, range(19), engine, nothing)) == [(n, 1) for n in range(19)]
+        assert list(map_loaded(Counted, range(19), engine, nothing)) == [(n, 1) for n in range(19)]
 
 
 def test_a_failure_to_load_comes_through() -> None:
     for engine in (SERIAL, TWO):
         with pytest.raises(SoundspotError, match="no such model"):
-            list(run_loaded(fail_to_load, range(3), engine, nothing))
+            list(map_loaded(fail_to_load, range(3), engine, nothing))
+
+
+def test_the_number_of_processes_is_the_given_one_or_one_per_core() -> None:
+    assert process_count(3) == 3
+    assert process_count(None) == usable_cores() == len(os.sched_getaffinity(0))
+
+
+def test_importing_the_engines_does_not_import_ray() -> None:
+    code = "import sys, soundspot.parallel.engines; sys.exit('ray' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_processes_are_refused() -> None:
-    with pytest.raises(SoundspotError, match="from 1 on, got 0"):
+    with pytest.raises(SoundspotError, match="at least 1 process, got 0"):
         Engine("local", 0)
 
 
 def test_without_ray_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SoundspotError, match=r"pip install 'soundspot\[cluster\]'"):
-        list(run(halve, range(3), Engine("ray"), lost))
+        list(map_items(halve, range(3), Engine("ray"), lost))
 
 
 def test_an_address_at_which_nobody_listens_is_one_sentence(
@@ -109,4 +121,4 @@ def test_an_address_at_which_nobody_listens_is_one_sentence(
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(SoundspotError, match="no Ray cluster at RAY_ADDRESS=127.0.0.1"):
-            list(run(halve, range(3), Engine("ray"), lost))
+            list(map_items(halve, range(3), Engine("ray"), lost))

@@ -13,8 +13,9 @@ import pytest
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data import preparation
-from soundspot.data.corpora import Work, folder
+from soundspot.data.corpora import folder
 from soundspot.data.pair_set import PairSet
+from soundspot.data.preparation import PrepareOptions
 from soundspot.features import encoding
 from soundspot.features.cache import FeatureSpec
 from soundspot.inference import batch
@@ -24,7 +25,7 @@ from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.parallel import ray_cluster
-from soundspot.parallel.engines import SERIAL, Engine, run, run_loaded
+from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
 
 if importlib.util.find_spec("ray") is None:
     pytest.skip("needs Ray: pip install 'soundspot[cluster]'", allow_module_level=True)
@@ -37,7 +38,7 @@ REAL_LOAD, REAL_MAKER, REAL_PREPARE = batch._load, encoding._load_maker, prepara
 def _one_cluster() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # workers import this file
-        with ray_cluster._connected(ray_cluster._import_ray(), 2, 2):
+        with ray_cluster._connected(ray_cluster._import_ray(), 2):
             yield
 
 
@@ -112,7 +113,7 @@ def nothing(item: int) -> tuple[int, int]:
 
 
 def test_results_keep_their_order_and_an_actor_loads_once() -> None:
-    assert list(run_loaded(Counted, range(53), TWO, nothing)) == [(n, 1) for n in range(53)]
+    assert list(map_loaded(Counted, range(53), TWO, nothing)) == [(n, 1) for n in range(53)]
 
 
 def test_windows_follow_each_other_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,31 +125,31 @@ def test_windows_follow_each_other_as_results_are_taken(monkeypatch: pytest.Monk
             read.append(number)
             yield number
 
-    results = run(halve, items(), TWO, lost)
+    results = map_items(halve, items(), TWO, lost)
     assert [next(results) for _ in range(3)] == [0.0, 0.5, 1.0]
     assert len(read) == 10
     assert list(results) == [n / 2 for n in range(3, 13)]
 
 
 def test_an_item_that_ends_its_workers_takes_nothing_else_with_it() -> None:
-    found = list(run(halve_or_die, range(41), TWO, lost))
+    found = list(map_items(halve_or_die, range(41), TWO, lost))
     assert found == [-5.0 if n == 5 else n / 2 for n in range(41)]
 
 
 def test_an_error_of_the_function_comes_through() -> None:
     with pytest.raises(SoundspotError, match="the disk is full"):
-        list(run(halve_or_fail, range(7), TWO, lost))
+        list(map_items(halve_or_fail, range(7), TWO, lost))
 
 
 def test_more_workers_than_there_is_room_for_are_refused() -> None:
     with pytest.raises(SoundspotError, match="has 3 CPUs, of which 1 must stay free.* 3 workers"):
-        list(run(halve, range(3), Engine("ray", 3), lost))
+        list(map_items(halve, range(3), Engine("ray", 3), lost))
 
 
 def test_a_node_with_another_soundspot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("soundspot.__version__", "0.0")
     with pytest.raises(SoundspotError, match="expected soundspot 0.0 on every node"):
-        list(run(halve, range(3), TWO, lost))
+        list(map_items(halve, range(3), TWO, lost))
 
 
 def prepare_or_die(item, source, stored, marks):
@@ -162,7 +163,7 @@ def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
 ) -> None:
     folder.prepare(clips, tmp_path / "here")
     monkeypatch.setattr(preparation, "_prepare_there", partial(prepare_or_die, marks=tmp_path))
-    folder.prepare(clips, tmp_path / "there", work=Work(2, engine="ray"))
+    folder.prepare(clips, tmp_path / "there", options=PrepareOptions(TWO))
     assert (tmp_path / "prepare").exists()
     assert tree(tmp_path / "there") == tree(tmp_path / "here")
     assert "torn.mp4" in (tmp_path / "there/ledger.jsonl").read_text()

@@ -256,7 +256,7 @@ def test_the_table_shows_every_part_and_the_total(capsys):
         (["model.cycles=0"], "at least 1"),
         (["method=nothing"], "unknown method 'nothing'"),
         (["model.objective=wmse"], "W-MSE whitens 2048 dimensions"),
-        (["untrained-sspl", "cycles"], "an override reads key=value"),
+        (["untrained-sspl", "cycles"], "an override must look like key=value"),
     ],
 )
 def test_bad_input_is_one_sentence(capsys, words, message):

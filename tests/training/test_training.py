@@ -247,8 +247,8 @@ def test_a_state_from_before_steps_were_counted_resumes(encoded, tmp_path):
 
 @pytest.fixture(scope="module")
 def unlabelled(tmp_path_factory):
-    from soundspot.data.corpora import PairWriter
     from soundspot.data.pair_set import Pair
+    from soundspot.data.writer import PairWriter
 
     writer = PairWriter(tmp_path_factory.mktemp("plain") / "pairs", "plain", "event", {})
     writer.begin()

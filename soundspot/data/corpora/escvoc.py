@@ -1,16 +1,16 @@
 """ESC-VOC -> a pair set: photographs with boxes, paired with recorded sounds of the same class.
 
 The benchmark is a folder of four lists (images.json, sounds.json, pairs.json, duets.json) with
-images/ and sounds/. From its lists it can also be rebuilt with one's own copies of VOC2007 and
-ESC-50: the photographs that are not VOC2007's (RF100, Caltech-101) still come from images/ and,
-where that is absent, are reported as missing. Nothing takes their place.
+images/ and sounds/. It can also be rebuilt from its lists with your own copies of VOC2007 and
+ESC-50: the photographs that are not from VOC2007 (RF100, Caltech-101) still come from images/ and,
+if that is absent, are reported as missing. Nothing takes their place.
 
-- train: one pair a photograph, without sound: one of its class is drawn anew in every epoch. No
-  boxes are written, since a self-supervised method must not see them; they go to
-  train_boxes.jsonl, which only the supervised ceiling reads.
+- train: one pair per photograph, without sound: one of its class is drawn in every epoch. The pairs
+  have no boxes, since a self-supervised method must not see them; these go to train_boxes.jsonl,
+  which only the supervised ceiling reads.
 - val, test: the fixed pairs, with the boxes of the sounding class as one annotator's.
 - duets-val, duets-test: two photographs side by side, each squashed to half of the frame, and one
-  pair a side: that side's sound, that side's boxes.
+  pair per side, with that side's sound and boxes.
 """
 
 import json
@@ -27,17 +27,12 @@ from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
+from soundspot.data.ledger import LedgerEntry, Status, Summary
+from soundspot.data.manifest import write_rows
 from soundspot.data.pair_set import FRAME_SIZE, Box, Pair, Sound
-from soundspot.data.writer import (
-    Entry,
-    PairWriter,
-    SourceError,
-    Status,
-    Summary,
-    squash,
-    write_rows,
-)
+from soundspot.data.writer import PairWriter, SourceError
 from soundspot.media import clips as media
+from soundspot.media.images import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
 SHORT_SIDE = 256
@@ -77,7 +72,7 @@ class TrainBoxes:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the media are: the benchmark's folder, and one's own VOC2007 and ESC-50 if any."""
+    """Where the media are: the benchmark's folder, and your own VOC2007 and ESC-50, if any."""
 
     source: Path
     voc: Path | None
@@ -99,13 +94,13 @@ class Origin:
         """A photograph at the size it has in the benchmark."""
         frame = media.read_frame(self.photograph_file(row))
         height, width = frame.shape[:2]
-        shrink = min(1.0, SHORT_SIDE / min(height, width))  # the benchmark enlarged none
+        shrink = min(1.0, SHORT_SIDE / min(height, width))  # the benchmark enlarged nothing
         if max(abs(width * shrink - row["width"]), abs(height * shrink - row["height"])) > 1:
             raise SoundspotError(
-                f"{self.photograph_file(row)} is another picture than the benchmark's: "
+                f"{self.photograph_file(row)} is not the benchmark's picture: "
                 f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
             )
-        return squash(frame, row["width"], row["height"])
+        return resize_frame(frame, row["height"], row["width"])
 
     def sound(self, row: Row) -> NDArray[np.float32]:
         """The loudest 3 s of a sound."""
@@ -118,15 +113,15 @@ def prepare(
     """Turn ESC-VOC into a pair set.
 
     Args:
-        source: The benchmark's folder; its lists are needed in any case.
+        source: The benchmark's folder; its lists are always needed.
         out: The pair set's folder.
-        voc: Take VOC2007's photographs from this folder, which holds JPEGImages.
-        esc50: Take the sounds from this folder, which holds audio.
+        voc: Take VOC2007's photographs from this folder, which contains JPEGImages.
+        esc50: Take the sounds from this folder, which contains audio.
     """
     lists = read_lists(source)
     for folder, inside in ((voc, "JPEGImages"), (esc50, "audio")):
         if folder is not None and not (folder / inside).is_dir():
-            raise SoundspotError(f"{folder} must be a folder that holds a folder {inside}")
+            raise SoundspotError(f"{folder} must be a folder that contains a folder {inside}")
     origin = Origin(source, voc, esc50)
     rules = RULES | {"photographs": "VOC2007" if voc else "", "sounds": "ESC-50" if esc50 else ""}
     writer = PairWriter(out, "escvoc", "class", rules)
@@ -154,7 +149,7 @@ def _write(lists: Lists, origin: Origin, writer: PairWriter) -> Summary:
         *_duets(lists, frames, audio, origin, writer),
     ]
     pairs = [item for item in made if isinstance(item, Pair)]
-    lost = [item for item in made if isinstance(item, Entry)]
+    lost = [item for item in made if isinstance(item, LedgerEntry)]
     write_rows(
         writer.root / TRAIN_BOXES,
         [
@@ -183,9 +178,9 @@ def read_lists(source: Path) -> Lists:
 
 
 def loudest(waveform: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
-    """The window with the most energy on a grid of 10 ms, the earliest of equals.
+    """The window with the most energy on a grid of 10 ms; of equals, the earliest.
 
-    A waveform that is too short is tiled, as everywhere.
+    A waveform that is too short is repeated, as everywhere.
     """
     if len(waveform) <= samples:
         return media.cut(waveform, None, samples)
@@ -205,7 +200,7 @@ def _read_list(path: Path, columns: str) -> list[Row]:
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error
     if not isinstance(rows, list):
-        raise SoundspotError(f"{path} must hold a list, not {type(rows).__name__}")
+        raise SoundspotError(f"{path} must contain a list, not {type(rows).__name__}")
     for number, row in enumerate(rows):
         for column in columns.split():
             if not isinstance(row, dict) or column not in row:
@@ -218,22 +213,22 @@ def _store(
     rows: dict[str, Row],
     file_of: Callable[[Row], Path],
     add: Callable[[Row], str],
-) -> tuple[dict[str, str], list[Entry]]:
-    """Add every row's medium; returns the stored name of each that could be, and the ledger."""
+) -> tuple[dict[str, str], list[LedgerEntry]]:
+    """Store the file of every row; returns the names of those stored, and the ledger entries."""
     names, entries = {}, []
     for file, row in progress(rows.items(), f"preparing {what}"):
         try:
             names[file] = add(row)
-            entries.append(Entry(f"{what}/{file}", "done"))
+            entries.append(LedgerEntry(f"{what}/{file}", "done"))
         except SourceError as error:
             status: Status = error.fault if file_of(row).exists() else "missing"
-            entries.append(Entry(f"{what}/{file}", status, str(error)))
+            entries.append(LedgerEntry(f"{what}/{file}", status, str(error)))
     return names, entries
 
 
 def _train_pairs(
     lists: Lists, frames: dict[str, str], sounds: Sequence[Sound]
-) -> Iterator[Pair | Entry]:
+) -> Iterator[Pair | LedgerEntry]:
     heard = {sound.cls for sound in sounds if sound.split == "train"}
     for file, frame in frames.items():
         row = lists.images[file]
@@ -242,30 +237,32 @@ def _train_pairs(
         if row["cls"] in heard:
             yield replace(_pair(row, frame, None), boxes=None)
         else:
-            yield Entry(f"pair {_stem(file)}", "missing", f"no train sound of class {row['cls']}")
+            yield LedgerEntry(
+                f"pair {_stem(file)}", "missing", f"no train sound of class {row['cls']}"
+            )
 
 
 def _fixed_pairs(
     lists: Lists, frames: dict[str, str], audio: dict[str, str]
-) -> Iterator[Pair | Entry]:
+) -> Iterator[Pair | LedgerEntry]:
     for row in lists.pairs:
         absent = _absent(frames, [row["image"]], audio, [row["sound"]])
         if absent:
-            yield Entry(f"pair {_stem(row['image'])}", "missing", absent)
+            yield LedgerEntry(f"pair {_stem(row['image'])}", "missing", absent)
         else:
             yield _pair(lists.images[row["image"]], frames[row["image"]], audio[row["sound"]])
 
 
 def _duets(
     lists: Lists, frames: dict[str, str], audio: dict[str, str], origin: Origin, writer: PairWriter
-) -> Iterator[Pair | Entry]:
+) -> Iterator[Pair | LedgerEntry]:
     numbers: dict[str, Iterator[int]] = defaultdict(count)
     for row in progress(lists.duets, "preparing duets"):
         group = f"duet-{row['split']}-{next(numbers[row['split']]):04d}"
         sides = (row["left"], row["right"])
         absent = _absent(frames, sides, audio, [row["left_sound"], row["right_sound"]])
         if absent:
-            yield Entry(group, "missing", absent)
+            yield LedgerEntry(group, "missing", absent)
             continue
         photographs = [lists.images[file] for file in sides]
         frame = writer.add_frame(group, partial(_side_by_side, photographs, origin))
@@ -286,7 +283,7 @@ def _duets(
 
 
 def _side_by_side(rows: Sequence[Row], origin: Origin) -> NDArray[np.uint8]:
-    halves = [squash(origin.photograph(row), FRAME_SIZE // 2, FRAME_SIZE) for row in rows]
+    halves = [resize_frame(origin.photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
     return np.concatenate(halves, axis=1)
 
 

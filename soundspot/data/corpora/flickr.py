@@ -1,44 +1,45 @@
 """SoundNet-Flickr -> a pair set: the middle frame of each video and the 3 s around it.
 
-Accepted are the videos themselves, the release's own layout, and what others made of it:
+It may consist of the videos themselves, be laid out as released, or as others repackaged it:
 
     videos2/4/8/1/6/6/3/4/4/6248166344.mp4
     frames/videos2/4/8/1/6/6/3/4/4/6248166344.mp4/*.jpg  with  mp3/videos2/.../6248166344.mp3
     frames/6248166344.jpg  with  audio/6248166344.wav
 
-Of a folder of frames the middle one is taken, with the middle 3 s of the sound.
+From a folder of frames the middle one is used, with the middle 3 s of the sound.
 """
 
 import re
 from pathlib import Path
+from typing import Any
 
-from soundspot.data.finding import EVERYTHING, Selection, make_items, select_clips
-from soundspot.data.preparation import HERE, Plan, Work, run_plan
-from soundspot.data.writer import Summary
+from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
+from soundspot.data.ledger import Summary
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
-# Numbers of frames are shorter or begin with zeros. Flickr itself calls a download
+# Frame numbers are shorter or start with zeros. Flickr itself names a download
 # <id>_<secret>_<size>.
 NAME = re.compile(r"([1-9]\d{5,})(_[0-9a-f]{10}(_\w+)?)?")
 
 
 def parse(name: str) -> str | None:
     """The id in a name without its suffix."""
-    found = NAME.fullmatch(name)
-    return found[1] if found else None
+    match = NAME.fullmatch(name)
+    return match[1] if match else None
 
 
 def prepare(
-    source: Path, out: Path, selection: Selection = EVERYTHING, work: Work = HERE
+    source: Path, out: Path, selection: Selection = EVERYTHING, options: PrepareOptions = DEFAULTS
 ) -> Summary:
-    """Turn SoundNet-Flickr, or what one has of it, into a pair set.
+    """Turn SoundNet-Flickr, or the part of it that you have, into a pair set.
 
     Args:
         source: The folder of videos, or of frames and sounds.
         out: The pair set's folder.
         selection: Which ids, and how they are split.
-        work: How to go about it.
+        options: Engine and layout.
     """
-    clips, notes = select_clips(source, out, parse, "6248166344.mp4", selection)
-    rules = {"corpus": "flickr", "frame": "the middle one", "sound": "3 s around the frame"}
-    plan = Plan("flickr", source, rules | selection.rules(), make_items(clips, selection), notes)
-    return run_plan(plan, out, work)
+    items, notes = find_items(source, out, parse, "6248166344.mp4", selection)
+    rules: dict[str, Any] = {"corpus": "flickr"} | MIDDLE
+    plan = PreparePlan("flickr", source, rules | selection.rules(), items, notes)
+    return run_plan(plan, out, options)

@@ -1,7 +1,7 @@
 """MUSIC -> a pair set: the middle frame of each solo or duet and the 3 s around it.
 
 Its lists (MUSIC_solo_videos.json, MUSIC_duet_videos.json, MUSIC21_solo_videos.json) are
-{"videos": {class: [YouTube ids]}}. A video is called by its id, or as download programs do:
+{"videos": {class: [YouTube ids]}}. A video is named by its id, or as download programs name it:
 Title [id].webm, Title-id.mp4.
 """
 
@@ -10,18 +10,18 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.finding import (
+from soundspot.data.corpus_files import (
     EVERYTHING,
-    Parse,
+    ParseId,
     Selection,
     digest_of,
-    make_items,
-    select_clips,
+    find_items,
 )
-from soundspot.data.preparation import HERE, Plan, Work, run_plan
-from soundspot.data.writer import Entry, Summary
+from soundspot.data.ledger import LedgerEntry, Summary
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
 LISTS = "MUSIC*.json"
 NAME = re.compile(r"(?:.*[-\[ ])?([A-Za-z0-9_-]{11})\]?", re.DOTALL)
@@ -31,43 +31,43 @@ def prepare(
     source: Path,
     out: Path,
     selection: Selection = EVERYTHING,
-    work: Work = HERE,
+    options: PrepareOptions = DEFAULTS,
     lists: Sequence[Path] = (),
 ) -> Summary:
-    """Turn MUSIC, or what one has of it, into a pair set with classes.
+    """Turn MUSIC, or the part of it that you have, into a pair set with classes.
 
     Args:
         source: The folder of videos.
         out: The pair set's folder.
-        selection: Which ids, and how they are split; without ids, all that the lists name.
-        work: How to go about it.
-        lists: Its JSON lists; default: those in the source's folder.
+        selection: Which ids, and how they are split; default: all ids in the lists.
+        options: Engine and layout.
+        lists: MUSIC's JSON lists; default: those in the source folder.
     """
     lists = lists or sorted(source.glob(LISTS))
     if not lists:
         raise SoundspotError(f"no {LISTS} in {source}: give MUSIC's lists of videos")
-    classes, twice = read_lists(lists)
+    classes, twice = read_class_lists(lists)
     if selection.ids is None:
         selection = replace(selection, ids=tuple(classes))
-    clips, notes = select_clips(source, out, parser(classes), "zsD-W-0xF4Y.mp4", selection)
-    items = [replace(item, cls=classes[item.id]) for item in make_items(clips, selection)]
-    rules = {"corpus": "music", "frame": "the middle one", "sound": "3 s around the frame"}
+    items, notes = find_items(source, out, make_parser(classes), "zsD-W-0xF4Y.mp4", selection)
+    items = [replace(item, cls=classes[item.id]) for item in items]
+    rules: dict[str, Any] = {"corpus": "music"} | MIDDLE
     rules |= selection.rules() | {"classes": digest_of(repr(sorted(classes.items())))}
-    return run_plan(Plan("music", source, rules, items, [*notes, *twice]), out, work)
+    return run_plan(PreparePlan("music", source, rules, items, [*notes, *twice]), out, options)
 
 
-def parser(known: Collection[str]) -> Parse:
-    """Understand a name if it ends in one of the ids of the lists."""
+def make_parser(known: Collection[str]) -> ParseId:
+    """A parser of names that end in one of the known ids."""
 
     def parse(name: str) -> str | None:
-        found = NAME.fullmatch(name)
-        return found[1] if found and found[1] in known else None
+        match = NAME.fullmatch(name)
+        return match[1] if match and match[1] in known else None
 
     return parse
 
 
-def read_lists(paths: Sequence[Path]) -> tuple[dict[str, str], list[Entry]]:
-    """The class of each id, and a note for each id that stands under a second class."""
+def read_class_lists(paths: Sequence[Path]) -> tuple[dict[str, str], list[LedgerEntry]]:
+    """The class of each id, and a note for each id that is listed under a second class."""
     classes: dict[str, str] = {}
     notes = []
     for path in paths:
@@ -76,11 +76,11 @@ def read_lists(paths: Sequence[Path]) -> tuple[dict[str, str], list[Entry]]:
             rows = [(str(id), str(cls)) for cls, ids in videos.items() for id in ids]
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise SoundspotError(
-                f'{path} is not a list of MUSIC, {{"videos": {{class: [ids]}}}} ({error!r})'
+                f'{path} is not a list of MUSIC videos, {{"videos": {{class: [ids]}}}} ({error!r})'
             ) from error
         for id, cls in rows:
             first = classes.setdefault(id, cls)
             if first != cls:
-                reason = f"is listed as {cls} too; {first} was taken"
-                notes.append(Entry(id, "duplicate", reason))
+                reason = f"is also listed as {cls}; {first} was used"
+                notes.append(LedgerEntry(id, "duplicate", reason))
     return classes, notes

@@ -1,24 +1,25 @@
 """VGG-Sound -> a pair set: the middle frame of each 10 s clip and the 3 s around it.
 
-An id is <YouTube id>_<start second, six digits>. Names are understood in the usual variants:
+An id is <YouTube id>_<start second, six digits>. The usual variants of names are understood:
 
     -_gaZzFfzDQ_000517.mp4      as VGG-Sound itself
     -_gaZzFfzDQ_517.mp4         without the zeros
     -_gaZzFfzDQ_517_527.mp4     start and end in seconds
     -_gaZzFfzDQ_517000_527000.mp4    start and end in milliseconds
 
-and so are frames and sounds of these names, flat or in folders.
+as are frames and sounds with such names, flat or in folders.
 """
 
 import csv
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.finding import EVERYTHING, Selection, digest_of, make_items, select_clips
-from soundspot.data.preparation import HERE, Plan, Work, run_plan
-from soundspot.data.writer import Summary
+from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items
+from soundspot.data.ledger import Summary
+from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
 EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
 SECOND = r"(\d+)(?:\.0+)?"
@@ -29,36 +30,35 @@ Labels = dict[str, tuple[str, str]]  # id -> class, "train" or "test"
 
 def parse(name: str) -> str | None:
     """The id in a name without its suffix."""
-    found = NAME.fullmatch(name)
-    if found is None:
+    match = NAME.fullmatch(name)
+    if match is None:
         return None
-    start, end = int(found[2]), int(found[3] or 0)
-    if end - start >= 1000:  # no clip is so many seconds long
+    start, end = int(match[2]), int(match[3] or 0)
+    if end - start >= 1000:  # no clip is that many seconds long
         if start % 1000:
             return None
         start //= 1000
-    return f"{found[1]}_{start:06d}" if start < 10**6 else None
+    return f"{match[1]}_{start:06d}" if start < 10**6 else None
 
 
 def prepare(
     source: Path,
     out: Path,
     selection: Selection = EVERYTHING,
-    work: Work = HERE,
+    options: PrepareOptions = DEFAULTS,
     labels: Path | None = None,
 ) -> Summary:
-    """Turn VGG-Sound, or what one has of it, into a pair set.
+    """Turn VGG-Sound, or the part of it that you have, into a pair set.
 
     Args:
         source: The folder of clips, or of frames and sounds.
         out: The pair set's folder.
         selection: Which ids, and how they are split.
-        work: How to go about it.
+        options: Engine and layout.
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
     """
-    clips, notes = select_clips(source, out, parse, EXAMPLE, selection)
-    rules = {"corpus": "vggsound", "frame": "the middle one", "sound": "3 s around the frame"}
-    items = make_items(clips, selection)
+    items, notes = find_items(source, out, parse, EXAMPLE, selection)
+    rules: dict[str, Any] = {"corpus": "vggsound"} | MIDDLE
     if labels is not None:
         known = read_labels(labels)
         rules["labels"] = digest_of(repr(sorted(known.items())))
@@ -68,7 +68,9 @@ def prepare(
             else item
             for item in items
         ]
-    return run_plan(Plan("vggsound", source, rules | selection.rules(), items, notes), out, work)
+    return run_plan(
+        PreparePlan("vggsound", source, rules | selection.rules(), items, notes), out, options
+    )
 
 
 def _split(drawn: str, published: str) -> str:

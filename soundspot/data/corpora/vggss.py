@@ -1,6 +1,7 @@
 """VGG-SS -> a pair set: the frame its boxes were drawn on, and the 3 s around it.
 
-That is frame 125 of a clip at 25 frames a second: second 5 of 10. Clips are named as VGG-Sound's.
+That is frame 125 of a clip at 25 frames per second: second 5 of 10. Clips are named as in
+VGG-Sound.
 """
 
 import json
@@ -10,10 +11,10 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.vggsound import EXAMPLE, parse
-from soundspot.data.finding import EVERYTHING, Selection, make_items, select_clips
+from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
+from soundspot.data.ledger import Summary
 from soundspot.data.manifest import Box
-from soundspot.data.preparation import HERE, Plan, Work, run_plan
-from soundspot.data.writer import Summary
+from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
 
 ANNOTATIONS = "vggss.json"
 SECOND = 125 / 25
@@ -25,7 +26,7 @@ def prepare(
     source: Path,
     out: Path,
     selection: Selection = EVERYTHING,
-    work: Work = HERE,
+    options: PrepareOptions = DEFAULTS,
     annotations: Path | None = None,
 ) -> Summary:
     """Turn the clips of VGG-SS into a pair set with one split, test.
@@ -33,35 +34,37 @@ def prepare(
     Args:
         source: The folder of clips, or of frames and sounds.
         out: The pair set's folder.
-        selection: Which ids; without any, all that the annotations name.
-        work: How to go about it.
+        selection: Which ids; default: all in the annotations.
+        options: Engine and layout.
         annotations: The folder of vggss.json, for classes and boxes.
     """
     truth = {} if annotations is None else read_truth(annotations / ANNOTATIONS)
     if truth and selection.ids is None:
         selection = replace(selection, ids=tuple(truth))
     selection = replace(selection, val=0.0, test=1.0)
-    clips, notes = select_clips(source, out, parse, EXAMPLE, selection)
+    items, notes = find_items(source, out, parse, EXAMPLE, selection, SECOND)
     items = [
         replace(item, cls=truth[item.id][0], boxes=(truth[item.id][1],))
         if item.id in truth
         else item
-        for item in make_items(clips, selection, SECOND)
+        for item in items
     ]
     rules = {"corpus": "vggss", "frame": "frame 125 at 25 fps", "sound": "3 s around the frame"}
     rules |= selection.rules() | {"boxes": bool(truth)}
-    return run_plan(Plan("vggss", source, rules, items, notes, copies=True), out, work)
+    return run_plan(PreparePlan("vggss", source, rules, items, notes, copies=True), out, options)
 
 
 def read_truth(path: Path) -> Truth:
-    """Read vggss.json; boxes are cut to the frame, as some leave it by far."""
+    """Read vggss.json; boxes are clipped to the frame, as some extend far beyond it."""
     try:
         truth = {
             str(row["file"]): (str(row["class"]), tuple(_inside(box) for box in row["bbox"]))
             for row in json.loads(path.read_text(encoding="utf-8"))
         }
     except FileNotFoundError as error:
-        raise SoundspotError(f"no {path.name} in {path.parent}: is it VGG-SS's folder?") from error
+        raise SoundspotError(
+            f"no {path.name} in {path.parent}: is this VGG-SS's folder?"
+        ) from error
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SoundspotError(
             f"{path} is not VGG-SS's list of file, class and bbox ({error!r})"

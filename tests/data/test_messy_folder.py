@@ -17,11 +17,14 @@ from filelock import FileLock
 
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import TEMPORARY
 from soundspot.data import preparation, shards
-from soundspot.data.corpora import Work, folder
-from soundspot.data.pair_set import PairSet, check
-from soundspot.data.writer import TEMPORARY
+from soundspot.data.checks import find_problems
+from soundspot.data.corpora import folder
+from soundspot.data.pair_set import PairSet
+from soundspot.data.preparation import PrepareOptions
 from soundspot.media import clips as media
+from soundspot.parallel.engines import Engine
 
 SECONDS = 4
 
@@ -128,7 +131,7 @@ def clean(messy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, d
     folder.prepare(messy, root / "files")
     with pytest.MonkeyPatch.context() as patch:
         small_shards(patch)
-        folder.prepare(messy, root / "tar", work=Work(tar=True))
+        folder.prepare(messy, root / "tar", options=PrepareOptions(tar=True))
     return {False: tree(root / "files"), True: tree(root / "tar")}
 
 
@@ -141,7 +144,7 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     found = ledger(tmp_path)
     assert {item: status for item, (status, _) in found.items()} == STATUSES
     reasons = {item: reason for item, (_, reason) in found.items()}
-    assert reasons["good.mp4"] == "gives the same frame and sound as a copy.mp4"
+    assert reasons["good.mp4"] == "has the same frame and sound as a copy.mp4"
     assert reasons["Twin.webm"] == "gives the same id Twin as twin.mp4"
     assert reasons["empty.mp4"] == "empty.mp4 is empty (0 bytes)."
     assert "moov" in reasons["torn.mp4"]
@@ -151,7 +154,7 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     assert len(summary.losses) == sum(s not in ("done", "ignored") for s in STATUSES.values())
     sources = {pair.source for pair in summary.pairset.pairs}
     assert {"line\nbreak.mp4", "bad-\udcff.mp4", "photo.jpg + photo.flac"} < sources
-    assert list(check(summary.pairset)) == []
+    assert list(find_problems(summary.pairset)) == []
 
 
 def test_twice_in_a_row_gives_the_same_bytes(
@@ -171,7 +174,7 @@ def test_processes_do_not_change_the_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_shards(monkeypatch)
-    folder.prepare(messy, tmp_path, work=Work(jobs=2, tar=tar))
+    folder.prepare(messy, tmp_path, options=PrepareOptions(Engine("local", 2), tar))
     assert tree(tmp_path) == clean[tar]
 
 
@@ -202,7 +205,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_shards(monkeypatch)
-    run = partial(folder.prepare, messy, tmp_path, work=Work(tar=tar))
+    run = partial(folder.prepare, messy, tmp_path, options=PrepareOptions(tar=tar))
     kills = [killed_at(write, run) for write in range(1, 7)]
     assert all(kills)
     assert any(TEMPORARY.fullmatch(path.name) for path in tmp_path.rglob("*"))
@@ -218,13 +221,17 @@ def test_kill_leaves_no_processes_and_no_lock(
 ) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from soundspot.data.corpora import PairWriter, Work, folder\n"
+        "from soundspot.data.corpora import folder\n"
+        "from soundspot.data.preparation import PrepareOptions\n"
+        "from soundspot.data.writer import PairWriter\n"
+        "from soundspot.parallel.engines import Engine\n"
         "store = PairWriter.store\n"
         "def told(self, name, data):\n"
         "    store(self, name, data); print(name, flush=True); sys.stdin.read()\n"
         "if __name__ == '__main__':\n"
         "    PairWriter.store = told\n"
-        "    folder.prepare(Path(sys.argv[1]), Path(sys.argv[2]), work=Work(jobs=2))\n"
+        "    options = PrepareOptions(Engine('local', 2))\n"
+        "    folder.prepare(Path(sys.argv[1]), Path(sys.argv[2]), options=options)\n"
     )
     (tmp_path / "run.py").write_text(script)
     out = tmp_path / "out"
@@ -253,14 +260,14 @@ def test_a_second_process_is_refused(messy: Path, tmp_path: Path) -> None:
 
 def test_shards_read_like_files(messy: Path, tmp_path: Path) -> None:
     files = folder.prepare(messy, tmp_path / "files").pairset
-    tar = folder.prepare(messy, tmp_path / "tar", work=Work(tar=True)).pairset
+    tar = folder.prepare(messy, tmp_path / "tar", options=PrepareOptions(tar=True)).pairset
     assert [pair.id for pair in tar.pairs] == [pair.id for pair in files.pairs]
     for ours, theirs in zip(tar.pairs, files.pairs, strict=True):
         assert tar.read(ours.frame) == files.read(theirs.frame)
         assert tar.read(ours.audio or "") == files.read(theirs.audio or "")
         assert ours.digest == theirs.digest
     with pytest.raises(SoundspotError, match='not {.*"layout": "tar"}; choose another folder'):
-        folder.prepare(messy, tmp_path / "files", work=Work(tar=True))
+        folder.prepare(messy, tmp_path / "files", options=PrepareOptions(tar=True))
 
 
 def test_a_shard_is_made_again_only_if_its_files_changed(
@@ -283,7 +290,7 @@ def test_a_shard_is_made_again_only_if_its_files_changed(
 
     def again() -> dict[str, str]:
         read.clear()
-        folder.prepare(source, out, work=Work(tar=True))
+        folder.prepare(source, out, options=PrepareOptions(tar=True))
         return {item: status for item, (status, _) in ledger(out).items() if status != "done"}
 
     assert again() == {"07.mp4": "duplicate"}
@@ -301,7 +308,7 @@ def test_a_shard_is_made_again_only_if_its_files_changed(
     assert read == [f"{number:02d}" for number in range(5, 10)]
     assert len(list(out.glob("shard-*.tar"))) == 2
     pairs = PairSet.open(out)
-    assert list(check(pairs)) == []
+    assert list(find_problems(pairs)) == []
 
 
 def test_strict_fails_on_any_loss(
@@ -326,4 +333,6 @@ def test_check_finds_media_that_prepare_did_not_write(messy: Path, tmp_path: Pat
     pairs = folder.prepare(messy, tmp_path).pairset
     first, second = pairs.pairs[:2]
     (tmp_path / first.frame).write_bytes((tmp_path / second.frame).read_bytes())
-    assert [(problem.kind, problem.item) for problem in check(pairs)] == [("changed", first.id)]
+    assert [(problem.kind, problem.item) for problem in find_problems(pairs)] == [
+        ("changed", first.id)
+    ]

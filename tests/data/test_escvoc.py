@@ -1,7 +1,7 @@
 import json
 import tarfile
 from fractions import Fraction
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import av
 import numpy as np
@@ -10,15 +10,11 @@ from PIL import Image
 
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpora import CORPORA, Entry, PairWriter, pack
+from soundspot.data.checks import find_problems
 from soundspot.data.corpora.escvoc import loudest
 from soundspot.data.corpora.escvoc import prepare as prepare_escvoc
-from soundspot.data.corpora.folder import make_id
-from soundspot.data.corpora.folder import prepare as prepare_folder
-from soundspot.data.finding import Selection
-from soundspot.data.manifest import SPLITS
-from soundspot.data.pair_set import PairSet, check, draw_sounds
-from soundspot.data.writer import squash
+from soundspot.data.pair_set import draw_sounds
+from soundspot.data.shards import pack
 from soundspot.media import clips as media
 
 
@@ -31,89 +27,6 @@ def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
     times = np.arange(round(seconds * rate)) / rate
     return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
 
-
-# ------------------------------------------------------------------------------- the writer
-
-
-def test_squash_is_bicubic_and_keeps_the_layout() -> None:
-    rows = np.zeros((61, 97, 3), np.uint8)
-    rows[:, :, 0] = np.linspace(0, 255, 97).astype(np.uint8)
-    rows[:, :, 2] = np.linspace(0, 255, 61).astype(np.uint8)[:, None]
-    ours = squash(rows, 23, 31)
-    assert ours.shape == (31, 23, 3)
-    theirs = np.asarray(Image.fromarray(rows).resize((23, 31), Image.Resampling.BICUBIC))
-    assert np.abs(ours.astype(int) - theirs).max() <= 1
-    np.testing.assert_array_equal(squash(rows, 97, 61), rows)
-
-
-def writer(root: Path, **provenance: object) -> PairWriter:
-    return PairWriter(root, "tiny", "event", provenance)
-
-
-def test_stored_media_have_the_documented_form(tmp_path: Path) -> None:
-    one = writer(tmp_path / "set")
-    one.begin()
-    one.add_frame("k", lambda: np.full((31, 47, 3), 130, np.uint8))
-    one.add_sound("k", lambda: tone(440.0, 3.0))
-    with Image.open(tmp_path / "set/frames/k.jpg") as image:
-        assert (image.format, image.size, image.mode) == ("JPEG", (256, 256), "RGB")
-        # Quality 95 divides the standard tables by ten: 16 becomes 2.
-        assert image.quantization[0][0] == 2
-    info = media.probe(tmp_path / "set/sounds/k.flac")
-    assert (info.kind, info.duration) == ("sound", 3.0)
-
-
-def test_what_decodes_is_not_made_again_and_what_does_not_is(tmp_path: Path) -> None:
-    one = writer(tmp_path)
-    one.begin()
-    calls = []
-
-    def make() -> np.ndarray:
-        calls.append(1)
-        return np.full((256, 256, 3), 90, np.uint8)
-
-    assert one.add_frame("k", make) == "frames/k.jpg"
-    whole = (tmp_path / "frames/k.jpg").read_bytes()
-    one.add_frame("k", make)
-    assert len(calls) == 1
-    (tmp_path / "frames/k.jpg").write_bytes(whole[:-20])
-    one.add_frame("k", make)
-    assert len(calls) == 2
-    assert (tmp_path / "frames/k.jpg").read_bytes() == whole
-
-
-@pytest.mark.parametrize("key", ["", "a/b", "a.b", "x" * 241, "é" * 121])
-def test_keys_that_cannot_be_files_are_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(SoundspotError, match="cannot name a file"):
-        writer(tmp_path).add_frame(key, lambda: np.zeros((2, 2, 3), np.uint8))
-
-
-def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
-    (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(SoundspotError, match="neither empty nor a pair set"):
-        writer(tmp_path).begin()
-    with pytest.raises(SoundspotError, match="cannot be written"):
-        writer(tmp_path / "diary.txt").begin()
-
-
-def test_other_rules_do_not_mix_with_a_started_set(tmp_path: Path) -> None:
-    writer(tmp_path, window="middle").begin()
-    writer(tmp_path, window="middle").begin()
-    with pytest.raises(SoundspotError, match=r'made with provenance={"window": "middle"}'):
-        writer(tmp_path, window="loudest").begin()
-
-
-def test_nothing_prepared_is_an_error_and_leaves_a_ledger(tmp_path: Path) -> None:
-    one = writer(tmp_path)
-    one.begin()
-    with pytest.raises(SoundspotError, match=r"none of 1 items .*; x: is broken"):
-        one.finish([], [], [Entry("x", "unreadable", "is broken")])
-    assert json.loads((tmp_path / "ledger.jsonl").read_text())["reason"] == "is broken"
-    with pytest.raises(SoundspotError, match="is not finished"):
-        PairSet.open(tmp_path)
-
-
-# ---------------------------------------------------------------------------------- ESC-VOC
 
 VOC = "Flickr terms"
 IMAGES = [
@@ -193,7 +106,7 @@ def test_escvoc(escvoc: Path, tmp_path: Path) -> None:
         ("1-3-A-0", "dog", "u2 by nobody")
     ]
     assert {s.cls for s in draw_sounds(pairs, "train", 0, 0)} == {"dog", "cat"}
-    assert list(check(pairs)) == []
+    assert list(find_problems(pairs)) == []
 
 
 def test_escvoc_duet_is_two_pairs_of_one_frame(escvoc: Path, tmp_path: Path) -> None:
@@ -340,7 +253,7 @@ def test_escvoc_train_pairs_need_a_sound_of_their_class(escvoc: Path, tmp_path: 
     [
         ("images", None, "is not the ESC-VOC benchmark: it has no images.json"),
         ("sounds", "{", "sounds.json cannot be read"),
-        ("duets", "{}", "duets.json must hold a list, not dict"),
+        ("duets", "{}", "duets.json must contain a list, not dict"),
         ("pairs", '[{"split": "val"}]', "pairs.json, row 0 has no 'image'"),
         (
             "pairs",
@@ -361,7 +274,7 @@ def test_escvoc_broken_lists(
 
 
 def test_escvoc_wrong_own_copy(escvoc: Path, tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError, match="must be a folder that holds a folder JPEGImages"):
+    with pytest.raises(SoundspotError, match="must be a folder that contains a folder JPEGImages"):
         prepare_escvoc(escvoc, tmp_path / "out", voc=tmp_path)
 
 
@@ -379,152 +292,6 @@ def test_escvoc_lists_give_the_documented_counts(shared_data: Path, tmp_path: Pa
     assert sum(entry["item"].startswith("duet-test") for entry in ledger) == 500
 
 
-# --------------------------------------------------------------------------- a folder of videos
-
-
-def video(path: Path, shade: int, seconds: int = 4, sound: np.ndarray | None = None) -> None:
-    """A small video of one colour, with the given sound."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if sound is None:
-        sound = tone(440.0, seconds)
-    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * seconds)
-    media.write_video(path, frames, sound, 5.0)
-
-
-def test_folder(tmp_path: Path) -> None:
-    source = tmp_path / "videos"
-    video(source / "dogs/rex.mp4", 50)
-    video(source / "dogs/old/rex.mkv", 90)
-    video(source / "-_gaZzFfzDQ_000517.mp4", 130)
-    video(source / "Ünïcode ✓ (1).v2.mp4", 170)
-    summary = prepare_folder(source, tmp_path / "out", Selection(val=0.5))
-    pairs = summary.pairset
-    assert summary.losses == ()
-    assert pairs.pairing == "event"
-    by_source = {pair.source: pair for pair in pairs.pairs}
-    assert {source: pair.id for source, pair in by_source.items()} == {
-        "dogs/rex.mp4": "dogs__rex",
-        "dogs/old/rex.mkv": "dogs__old__rex",
-        "-_gaZzFfzDQ_000517.mp4": "-_gaZzFfzDQ_000517",
-        "Ünïcode ✓ (1).v2.mp4": "Ünïcode____1__v2",
-    }
-    rex = by_source["dogs/old/rex.mkv"]
-    assert rex.cls is None
-    assert abs(pairs.frame(rex).astype(int).mean() - 90) < 4
-    assert np.std(pairs.waveform(rex)) == pytest.approx(0.5 / np.sqrt(2), rel=0.1)
-    assert set(pairs.splits()) <= set(SPLITS)
-
-
-def test_folder_reports_every_failure(tmp_path: Path) -> None:
-    source = tmp_path / "videos"
-    video(source / "good.mp4", 50)
-    video(source / "silent.mp4", 50, sound=np.zeros(64_000, np.float32))
-    whole = (source / "good.mp4").read_bytes()
-    (source / "torn.mp4").write_bytes(whole[: len(whole) // 3])
-    (source / "empty.mp4").write_bytes(b"")
-    (source / "notes.txt").write_text("not a video")
-    (source / "gone.mp4").symlink_to(source / "nowhere.mp4")
-    Image.new("RGB", (32, 32)).save(source / "photo.jpg")
-    video(source / "twice.mp4", 50)
-    video(source / "Twice.mkv", 50)
-    summary = prepare_folder(source, tmp_path / "out")
-    assert [pair.id for pair in summary.pairset.pairs] == ["good"]
-    assert {(entry.item, entry.status) for entry in summary.losses} == {
-        ("silent.mp4", "silent"),
-        ("torn.mp4", "unreadable"),
-        ("empty.mp4", "unreadable"),
-        ("notes.txt", "unreadable"),
-        ("gone.mp4", "missing"),
-        ("photo.jpg", "no sound"),
-        ("twice.mp4", "duplicate"),
-        ("Twice.mkv", "duplicate"),
-    }
-    reasons = {entry.item: entry.reason for entry in summary.losses}
-    assert "silent" in reasons["silent.mp4"]
-    assert reasons["Twice.mkv"] == "gives the same id Twice as twice.mp4"
-    ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").open()]
-    assert {row["item"]: row.get("reason", "") for row in ledger} == reasons | {"good.mp4": ""}
-    assert sorted(path.name for path in (tmp_path / "out/frames").iterdir()) == ["good.jpg"]
-
-
-def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
-    source = tmp_path / "videos"
-    video(source / "dog/young/rex.mp4", 50)
-    video(source / "stray.mp4", 60)
-    summary = prepare_folder(source, tmp_path / "out", classes=True)
-    assert [pair.cls for pair in summary.pairset.pairs] == ["dog"]
-    (loss,) = summary.losses
-    assert loss.reason == "stray.mp4 lies in no sub-folder, so it has no class"
-
-
-def test_folder_goes_on_and_takes_what_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, out = tmp_path / "videos", tmp_path / "out"
-    video(source / "a.mp4", 50)
-    video(source / "b.mp4", 80)
-    prepare_folder(source, out)
-    first = tree(out)
-    read = []
-    original = media.read_clip
-
-    def counted(path: Path, audio: Path | None, at: float | None) -> media.Clip:
-        read.append(path.name)
-        return original(path, audio, at)
-
-    monkeypatch.setattr(media, "read_clip", counted)
-    (out / "sounds/b.flac").unlink()
-    (out / "pairset.json").rename(out / "pairset.json.partial")
-    prepare_folder(source, out)
-    assert read == ["b.mp4"]
-    assert tree(out) == first
-    video(source / "c.mp4", 110)
-    assert len(prepare_folder(source, out).pairset.pairs) == 3
-    assert read == ["b.mp4", "c.mp4"]
-    with pytest.raises(SoundspotError, match="choose another folder"):
-        prepare_folder(source, out, Selection(val=0.3))
-
-
-def test_a_disk_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
-    source, out = tmp_path / "videos", tmp_path / "out"
-    video(source / "a.mp4", 50)
-    prepare_folder(source, out)
-    (out / "frames/a.jpg").unlink()
-    (out / "frames").rmdir()
-    (out / "frames").write_text("a file in the way")
-    with pytest.raises(SoundspotError, match="cannot be written"):
-        prepare_folder(source, out)
-
-
-def test_folder_wrong_places(tmp_path: Path) -> None:
-    source = tmp_path / "videos"
-    with pytest.raises(SoundspotError, match="must be a folder of videos"):
-        prepare_folder(source, tmp_path / "out")
-    source.mkdir()
-    with pytest.raises(SoundspotError, match="holds no files"):
-        prepare_folder(source, tmp_path / "out")
-    with pytest.raises(SoundspotError, match="lies inside"):
-        prepare_folder(source, source / "out")
-    video(source / "a.mp4", 50)
-    with pytest.raises(SoundspotError, match="shares of one whole"):
-        prepare_folder(source, tmp_path / "out", Selection(val=2.0))
-    assert not (tmp_path / "out").exists()
-
-
-def test_ids() -> None:
-    assert make_id(PurePath("a/b c.d.mp4")) == "a__b_c_d"
-    assert make_id(PurePath("猫.mp4")) == "猫"
-    assert make_id(PurePath("e\u0301.mp4")) == "\u00e9"
-    assert make_id(PurePath("bad\udcff.mp4")) == "bad_"
-    for letter in "x猫":
-        long = make_id(PurePath(letter * 300 + ".mp4"))
-        assert 197 <= len(long.encode()) <= 200
-        assert long != make_id(PurePath(letter * 301 + ".mp4"))
-
-
-# -------------------------------------------------------------------------------------- shards
-
-
 def test_pack_moves_the_same_set_into_shards(escvoc: Path, tmp_path: Path) -> None:
     folder = prepare_escvoc(escvoc, tmp_path / "folder").pairset
     packed = pack(folder, tmp_path / "packed", frames_per_shard=4)
@@ -538,7 +305,7 @@ def test_pack_moves_the_same_set_into_shards(escvoc: Path, tmp_path: Path) -> No
         np.testing.assert_array_equal(packed.frame(ours), folder.frame(theirs))
     for ours, theirs in zip(packed.sounds, folder.sounds, strict=True):
         np.testing.assert_array_equal(packed.waveform(ours), folder.waveform(theirs))
-    assert list(check(packed)) == []
+    assert list(find_problems(packed)) == []
     names = []
     for path in sorted((tmp_path / "packed").glob("*.tar")):
         with tarfile.open(path) as tar:
@@ -551,10 +318,6 @@ def test_pack_moves_the_same_set_into_shards(escvoc: Path, tmp_path: Path) -> No
     ]
     pack(folder, tmp_path / "again", frames_per_shard=4)
     assert tree(tmp_path / "again") == tree(tmp_path / "packed")
-
-
-def test_the_table_names_every_corpus() -> None:
-    assert set(CORPORA) == {"escvoc", "flickr", "folder", "music", "vggsound", "vggss"}
 
 
 def test_pairs_pack_on_the_command_line(

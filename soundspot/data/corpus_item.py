@@ -1,7 +1,7 @@
 """One item of a corpus -> the bytes of its frame and its sound, or the reason why not.
 
-`prepare_one` writes nothing and needs nothing but the files, so it runs in any process of any
-machine that sees them.
+`prepare_item` writes nothing and needs nothing but the item's files, so it runs in any process of
+any machine that sees them.
 """
 
 import hashlib
@@ -9,36 +9,34 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from soundspot.data.ledger import Status
 from soundspot.data.manifest import Box, media_digest
 from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_sound
-from soundspot.data.writer import Status, squash
 from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
+from soundspot.media.file_types import PICTURES
+from soundspot.media.images import resize_frame
+from soundspot.parallel.engines import CRASHED
 
 Files = tuple[str, ...]
 
-PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp"})
-SOUNDS = frozenset({".mp3", ".wav", ".flac", ".m4a", ".ogg", ".aac", ".opus"})
-VIDEOS = frozenset(
-    {".mp4", ".webm", ".mkv", ".avi", ".mov", ".flv", ".m4v", ".mpg", ".mpeg", ".3gp", ".wmv"}
-)
-
 
 @dataclass(frozen=True)
-class Item:
-    """One clip that a corpus should hold.
+class CorpusItem:
+    """One clip that a corpus should contain.
 
     Attributes:
-        name: What the ledger calls it.
-        id: Of the pair, and the name of its files.
-        split: Of the pair.
-        choices: Where its media may be, the best first: (video,), (picture, sound) or (video, its
+        name: Its name in the ledger.
+        id: The id of the pair, from which its files are named.
+        split: The split of the pair.
+        choices: Where its media may be, best first: (video,), (picture, sound) or (video, separate
             sound), relative to the corpus.
         spares: Further files of the same id; those that are not used are reported as duplicates.
         at: Second of the frame; None for the middle.
-        cls: The class, where one is known.
-        boxes: The truth, where somebody annotated.
-        absent: Status and reason, if it is clear already that there is nothing to read.
+        cls: The class, if known.
+        boxes: The annotated truth, if any.
+        absent: Status and reason, if it is already clear that there is nothing to read. The words
+            enter the digest of a tar shard: to change them is to make such shards again.
     """
 
     name: str
@@ -59,7 +57,7 @@ class Outcome:
     Attributes:
         status: "done" if there is a frame and a sound.
         reason: Why not, or what was wrong with better choices.
-        used: The files that gave it.
+        used: The files it was made from.
         digest: Of frame and sound, see `manifest.media_digest`.
         frame: JPEG; empty if an earlier run has stored it.
         sound: FLAC; empty if an earlier run has stored it.
@@ -73,17 +71,17 @@ class Outcome:
     sound: bytes = b""
 
 
-def prepare_one(item: Item, source: Path, stored: Path | None = None) -> Outcome:
-    """Read an item's frame and the 3 s around it, from the first choice that gives both.
+def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> Outcome:
+    """Read an item's frame and the 3 s around it, from the first choice that has both.
 
     Args:
         item: The item.
         source: The corpus's folder.
-        stored: A pair set's folder that may hold the item already.
+        stored: Folder of a pair set that may contain the item already.
     """
     if item.absent is not None:
         return Outcome(*item.absent)
-    # Of several choices the stored files do not tell which one gave them.
+    # With several choices, the stored files do not tell which one they came from.
     if stored is not None and len(item.choices) == 1:
         digest = _stored_digest(stored, item.id)
         if digest:
@@ -93,7 +91,7 @@ def prepare_one(item: Item, source: Path, stored: Path | None = None) -> Outcome
         paths = [source / file for file in files]
         gone = next((file for file in files if not (source / file).exists()), None)
         if gone is not None:
-            faults.append(("missing", f"{gone} is a link to nothing, or was deleted"))
+            faults.append(("missing", f"{gone} is a dangling link, or was deleted"))
             continue
         try:
             # An image's sound is cut at its own middle, a video's around the frame.
@@ -102,20 +100,20 @@ def prepare_one(item: Item, source: Path, stored: Path | None = None) -> Outcome
         except MediaError as error:
             faults.append((error.fault, str(error).replace(f"{source}{os.sep}", "")))
             continue
-        except Exception as error:  # of millions of files some break a decoder in new ways
+        except Exception as error:  # among millions of files, some break a decoder in new ways
             faults.append(("unreadable", f"{files[0]} cannot be read ({error!r})"))
             continue
-        frame = media.jpeg_bytes(squash(clip.frame, FRAME_SIZE, FRAME_SIZE))
+        frame = media.jpeg_bytes(resize_frame(clip.frame, FRAME_SIZE, FRAME_SIZE))
         sound = media.flac_bytes(clip.waveform)
         digest = _digest(frame, sound)
         return Outcome("done", _join(faults), files, digest, frame, sound)
     return Outcome(faults[0][0], _join(faults))
 
 
-def crash(item: Item) -> Outcome:
-    """What stands for an item that ended the process which read it."""
+def crashed_item(item: CorpusItem) -> Outcome:
+    """The outcome of an item that killed the process which read it."""
     del item
-    return Outcome("unreadable", "ended the process that read it (out of memory, or a bad decoder)")
+    return Outcome("unreadable", CRASHED)
 
 
 def _join(faults: list[tuple[Status, str]]) -> str:
@@ -127,7 +125,7 @@ def _is_video(files: Files) -> bool:
 
 
 def _stored_digest(root: Path, id: str) -> str:
-    """The digest of the files that an earlier run stored, if both are there and decode."""
+    """The digest of the files that an earlier run stored; empty unless both exist and decode."""
     frame, sound = f"frames/{id}.jpg", f"sounds/{id}.flac"
     try:
         picture, waveform = (root / frame).read_bytes(), (root / sound).read_bytes()

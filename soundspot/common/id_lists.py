@@ -1,0 +1,64 @@
+"""Lists of ids or files: .txt with one per line, .csv with one per row, plain or gzipped."""
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_bytes
+
+SUFFIXES = (".txt", ".csv", ".txt.gz", ".csv.gz")
+HEADERS = frozenset({"id", "file", "filename", "video", "video_id", "youtube_id", "ytid"})
+
+
+def is_id_list(path: Path) -> bool:
+    """Whether a file is a list, judging by its name."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def read_ids(path: Path) -> list[str]:
+    """Read a list of ids: .txt (one per line) or .csv (the first column), plain or .gz.
+
+    A header row is skipped if its first column is called id, file, video or the like. In rows of
+    four columns that end in train or test (VGGSound's own csv: YouTube id, start second, label,
+    split) the id is that of the clip, such as ---g-f_I2yQ_000001.
+    """
+    if not is_id_list(path):
+        raise SoundspotError(
+            f"expected a list of ids in a .txt, .txt.gz, .csv or .csv.gz file, got {path}"
+        )
+    name = path.name.lower()
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise SoundspotError(f"no list of ids at {path}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise SoundspotError(f"{path} is not a readable list of ids ({error})") from error
+    if name.removesuffix(".gz").endswith(".txt"):
+        ids = [line.strip() for line in text.splitlines()]
+    else:
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+        if rows and rows[0][0].strip().lower() in HEADERS:
+            rows = rows[1:]
+        ids = [_clip_id(row) for row in rows]
+    ids = [id for id in ids if id]
+    if not ids:
+        raise SoundspotError(f"{path} contains no ids")
+    return ids
+
+
+def _clip_id(row: Sequence[str]) -> str:
+    if len(row) == 4 and row[3] in ("train", "test") and row[1].isdigit():
+        return f"{row[0]}_{int(row[1]):06d}"
+    return row[0].strip()
+
+
+def write_ids(path: Path, ids: Iterable[str]) -> None:
+    """Write one id per line, gzipped if the name ends in .gz; the file is whole or absent."""
+    data = "".join(f"{id}\n" for id in ids).encode()
+    if path.suffix == ".gz":
+        data = gzip.compress(data, mtime=0)  # no time stamp: the same list is the same file
+    write_bytes(path, data)

@@ -1,0 +1,240 @@
+"""The files of a corpus, found by the ids in their names, however its folders are nested.
+
+An id is part of a file's name or, for frames and sounds, of the name of a folder around them. A
+clip is a video, or a picture and a sound with the same id.
+"""
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from soundspot.common.errors import SoundspotError
+from soundspot.common.paths import list_files
+from soundspot.data.corpus_item import CorpusItem, Files
+from soundspot.data.ledger import LedgerEntry, Status
+from soundspot.data.manifest import hash_split
+from soundspot.media.file_types import PICTURES, SOUNDS, VIDEOS
+
+ParseId = Callable[[str], str | None]  # a name without its suffix -> the id in it, if any
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which clips of a corpus, and how they are split.
+
+    Attributes:
+        ids: Only these: ids, file names or paths. None for all.
+        subset: Only this many of them, drawn at random. None for all.
+        seed: Seed of the draw.
+        val: Fraction of the ids that goes to the val split, by their hash.
+        test: Fraction of the ids that goes to the test split.
+    """
+
+    ids: Sequence[str] | None = None
+    subset: int | None = None
+    seed: int = 0
+    val: float = 0.1
+    test: float = 0.0
+
+    def rules(self) -> dict[str, Any]:
+        """The part that belongs to a pair set's provenance."""
+        rules: dict[str, Any] = {"val": self.val, "test": self.test}
+        if self.ids is not None:
+            rules["ids"] = digest_of("\n".join(self.ids))
+        if self.subset is not None:
+            rules |= {"subset": self.subset, "seed": self.seed}
+        return rules
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True)
+class ClipFiles:
+    """The media of one id, as `CorpusItem` describes them."""
+
+    choices: tuple[Files, ...] = ()
+    spares: Files = ()
+    absent: tuple[Status, str] | None = None
+
+
+@dataclass
+class _Media:
+    """The files of one id; frames whose folder has the id in its name are kept by folder."""
+
+    videos: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
+    frames: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    sounds: list[str] = field(default_factory=list)
+
+
+def check_folders(source: Path, out: Path) -> None:
+    """Refuse a source that is not a folder, and a pair set inside it."""
+    if not source.is_dir():
+        raise SoundspotError(f"{source} must be a folder of videos")
+    if out.resolve().is_relative_to(source.resolve()):
+        raise SoundspotError(
+            f"{out} is inside {source}: the pair set's files would become part of the corpus"
+        )
+
+
+def find_items(
+    source: Path,
+    out: Path,
+    parse: ParseId,
+    example: str,
+    selection: Selection,
+    at: float | None = None,
+) -> tuple[list[CorpusItem], list[LedgerEntry]]:
+    """The selected clips, without classes, and further entries for the ledger.
+
+    Args:
+        source: The corpus's folder.
+        out: The pair set's folder.
+        parse: From a name to an id.
+        example: A name that would be understood, for messages.
+        selection: Listed ids stay in the list's order, without repetitions.
+        at: Second of the frame; None for the middle.
+    """
+    check_folders(source, out)
+    if selection.ids is None:
+        clips, notes = find_clips(source, parse, None, example)
+    else:
+        read = [(text, read_id(text, parse)) for text in selection.ids]
+        ids = list(dict.fromkeys(id for _, id in read if id is not None))
+        known, notes = find_clips(source, parse, ids, example)
+        gone = ClipFiles(absent=("missing", "no file has this id"))
+        clips = {id: known.get(id, gone) for id in ids}
+        reason = f"is in the list, but is not an id such as {example}"
+        notes += [LedgerEntry(text, "missing", reason) for text, id in read if id is None]
+    items = [
+        CorpusItem(
+            name=id,
+            id=id,
+            split=hash_split(id, selection.val, selection.test),
+            choices=files.choices,
+            spares=files.spares,
+            at=at,
+            absent=files.absent,
+        )
+        for id, files in clips.items()
+    ]
+    return draw_subset(items, selection.subset, selection.seed), notes
+
+
+def digest_of(text: str) -> str:
+    """A short digest of a list, for a pair set's provenance."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def find_clips(
+    source: Path, parse: ParseId, ids: Collection[str] | None, example: str
+) -> tuple[dict[str, ClipFiles], list[LedgerEntry]]:
+    """Find the media of every id.
+
+    Args:
+        source: The corpus's folder.
+        parse: From a name to an id.
+        ids: Only these count; None for all.
+        example: A name that would be understood, for messages.
+
+    Returns:
+        The files of each id that has any, sorted by id, and ledger entries for files that belong to
+        none.
+    """
+    wanted = None if ids is None else frozenset(ids)
+    media: dict[str, _Media] = defaultdict(_Media)
+    notes: list[LedgerEntry] = []
+    for file in list_files(source):
+        suffix = file.suffix.lower()
+        known = suffix in VIDEOS or suffix in PICTURES or suffix in SOUNDS
+        if not known or file.name.startswith("."):
+            notes.append(
+                LedgerEntry(
+                    file.as_posix(), "ignored", "is not named like a video, picture or sound"
+                )
+            )
+            continue
+        parts = file.parts[-1:] if suffix in VIDEOS else file.parts[::-1]
+        named = [id for id in (parse(bare(part)) for part in parts) if id]
+        id = next((id for id in named if wanted is None or id in wanted), None)
+        if id is not None:
+            _add(media[id], file, own=parse(bare(file.name)) == id)
+        elif not named:
+            reason = f"has no id such as {example} in its name"
+            notes.append(
+                LedgerEntry(
+                    file.as_posix(), "not understood" if wanted is None else "ignored", reason
+                )
+            )
+    return {id: _clip_files(media[id]) for id in sorted(media)}, notes
+
+
+def bare(name: str) -> str:
+    """A name without media suffixes: SoundNet keeps frames in folders called <id>.mp4."""
+    path = PurePath(name)
+    while path.suffix.lower() in VIDEOS | PICTURES | SOUNDS:
+        path = path.with_suffix("")
+    return path.name
+
+
+def read_id(text: str, parse: ParseId) -> str | None:
+    """The id that a line of a list refers to: it may be an id, a file name or a path."""
+    return parse(bare(PurePath(text).name))
+
+
+def draw_subset(items: Sequence[CorpusItem], count: int | None, seed: int) -> list[CorpusItem]:
+    """A random subset, in the items' order, that depends on seed and names alone.
+
+    Items are chosen by the rank of their hash, so that two copies of a corpus which differ in a few
+    files give subsets which differ in a few.
+    """
+    if count is None:
+        return list(items)
+    if not 0 < count <= len(items):
+        raise SoundspotError(f"cannot draw a subset of {count:,} from {len(items):,} clips")
+    ranks = [hashlib.sha256(f"{seed} {item.name}".encode()).digest() for item in items]
+    chosen = set(sorted(range(len(items)), key=ranks.__getitem__)[:count])
+    return [item for number, item in enumerate(items) if number in chosen]
+
+
+def _add(media: _Media, file: PurePath, own: bool) -> None:
+    suffix, name = file.suffix.lower(), file.as_posix()
+    if suffix in VIDEOS:
+        media.videos.append(name)
+    elif suffix in SOUNDS:
+        media.sounds.append(name)
+    elif own:
+        media.pictures.append(name)
+    else:
+        media.frames[file.parent.as_posix()].append(name)
+
+
+def _clip_files(media: _Media) -> ClipFiles:
+    middles = [_middle(frames) for frames in media.frames.values()]
+    pictures = media.pictures + middles
+    choices = (
+        *((video,) for video in media.videos),
+        *_pairs(pictures, media.sounds),
+        *_pairs(media.videos, media.sounds),
+    )
+    if choices:
+        spares = (*media.videos[1:], *pictures[1:], *media.sounds[1:])
+        return ClipFiles(choices, spares)
+    if pictures:
+        return ClipFiles(absent=("no sound", f"there is {pictures[0]}, but no sound of this id"))
+    return ClipFiles(absent=("missing", f"there is {media.sounds[0]}, but no picture of this id"))
+
+
+def _pairs(pictures: Iterable[str], sounds: Sequence[str]) -> Iterator[Files]:
+    return ((picture, sound) for picture in pictures for sound in sounds)
+
+
+def _middle(frames: Sequence[str]) -> str:
+    """The middle frame of a folder, in numerical order: 10 comes after 9."""
+    ordered = sorted(frames, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+    return ordered[len(ordered) // 2]

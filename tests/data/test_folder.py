@@ -1,0 +1,151 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.corpora.folder import prepare as prepare_folder
+from soundspot.data.corpus_files import Selection
+from soundspot.data.manifest import SPLITS
+from soundspot.media import clips as media
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
+    times = np.arange(round(seconds * rate)) / rate
+    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
+
+
+def video(path: Path, shade: int, seconds: int = 4, sound: np.ndarray | None = None) -> None:
+    """A small video of one colour, with the given sound."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if sound is None:
+        sound = tone(440.0, seconds)
+    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * seconds)
+    media.write_video(path, frames, sound, 5.0)
+
+
+def test_folder(tmp_path: Path) -> None:
+    source = tmp_path / "videos"
+    video(source / "dogs/rex.mp4", 50)
+    video(source / "dogs/old/rex.mkv", 90)
+    video(source / "-_gaZzFfzDQ_000517.mp4", 130)
+    video(source / "Ünïcode ✓ (1).v2.mp4", 170)
+    summary = prepare_folder(source, tmp_path / "out", Selection(val=0.5))
+    pairs = summary.pairset
+    assert summary.losses == ()
+    assert pairs.pairing == "event"
+    by_source = {pair.source: pair for pair in pairs.pairs}
+    assert {source: pair.id for source, pair in by_source.items()} == {
+        "dogs/rex.mp4": "dogs__rex",
+        "dogs/old/rex.mkv": "dogs__old__rex",
+        "-_gaZzFfzDQ_000517.mp4": "-_gaZzFfzDQ_000517",
+        "Ünïcode ✓ (1).v2.mp4": "Ünïcode____1__v2",
+    }
+    rex = by_source["dogs/old/rex.mkv"]
+    assert rex.cls is None
+    assert abs(pairs.frame(rex).astype(int).mean() - 90) < 4
+    assert np.std(pairs.waveform(rex)) == pytest.approx(0.5 / np.sqrt(2), rel=0.1)
+    assert set(pairs.splits()) <= set(SPLITS)
+
+
+def test_folder_reports_every_failure(tmp_path: Path) -> None:
+    source = tmp_path / "videos"
+    video(source / "good.mp4", 50)
+    video(source / "silent.mp4", 50, sound=np.zeros(64_000, np.float32))
+    whole = (source / "good.mp4").read_bytes()
+    (source / "torn.mp4").write_bytes(whole[: len(whole) // 3])
+    (source / "empty.mp4").write_bytes(b"")
+    (source / "notes.txt").write_text("not a video")
+    (source / "gone.mp4").symlink_to(source / "nowhere.mp4")
+    Image.new("RGB", (32, 32)).save(source / "photo.jpg")
+    video(source / "twice.mp4", 50)
+    video(source / "Twice.mkv", 50)
+    summary = prepare_folder(source, tmp_path / "out")
+    assert [pair.id for pair in summary.pairset.pairs] == ["good"]
+    assert {(entry.item, entry.status) for entry in summary.losses} == {
+        ("silent.mp4", "silent"),
+        ("torn.mp4", "unreadable"),
+        ("empty.mp4", "unreadable"),
+        ("notes.txt", "unreadable"),
+        ("gone.mp4", "missing"),
+        ("photo.jpg", "no sound"),
+        ("twice.mp4", "duplicate"),
+        ("Twice.mkv", "duplicate"),
+    }
+    reasons = {entry.item: entry.reason for entry in summary.losses}
+    assert "silent" in reasons["silent.mp4"]
+    assert reasons["Twice.mkv"] == "gives the same id Twice as twice.mp4"
+    ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").open()]
+    assert {row["item"]: row.get("reason", "") for row in ledger} == reasons | {"good.mp4": ""}
+    assert sorted(path.name for path in (tmp_path / "out/frames").iterdir()) == ["good.jpg"]
+
+
+def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
+    source = tmp_path / "videos"
+    video(source / "dog/young/rex.mp4", 50)
+    video(source / "stray.mp4", 60)
+    summary = prepare_folder(source, tmp_path / "out", classes=True)
+    assert [pair.cls for pair in summary.pairset.pairs] == ["dog"]
+    (loss,) = summary.losses
+    assert loss.reason == "stray.mp4 lies in no sub-folder, so it has no class"
+
+
+def test_folder_goes_on_and_takes_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "videos", tmp_path / "out"
+    video(source / "a.mp4", 50)
+    video(source / "b.mp4", 80)
+    prepare_folder(source, out)
+    first = tree(out)
+    read = []
+    original = media.read_clip
+
+    def counted(path: Path, audio: Path | None, at: float | None) -> media.Clip:
+        read.append(path.name)
+        return original(path, audio, at)
+
+    monkeypatch.setattr(media, "read_clip", counted)
+    (out / "sounds/b.flac").unlink()
+    (out / "pairset.json").rename(out / "pairset.json.partial")
+    prepare_folder(source, out)
+    assert read == ["b.mp4"]
+    assert tree(out) == first
+    video(source / "c.mp4", 110)
+    assert len(prepare_folder(source, out).pairset.pairs) == 3
+    assert read == ["b.mp4", "c.mp4"]
+    with pytest.raises(SoundspotError, match="choose another folder"):
+        prepare_folder(source, out, Selection(val=0.3))
+
+
+def test_a_disk_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
+    source, out = tmp_path / "videos", tmp_path / "out"
+    video(source / "a.mp4", 50)
+    prepare_folder(source, out)
+    (out / "frames/a.jpg").unlink()
+    (out / "frames").rmdir()
+    (out / "frames").write_text("a file in the way")
+    with pytest.raises(SoundspotError, match="cannot write"):
+        prepare_folder(source, out)
+
+
+def test_folder_wrong_places(tmp_path: Path) -> None:
+    source = tmp_path / "videos"
+    with pytest.raises(SoundspotError, match="must be a folder of videos"):
+        prepare_folder(source, tmp_path / "out")
+    source.mkdir()
+    with pytest.raises(SoundspotError, match="contains no files"):
+        prepare_folder(source, tmp_path / "out")
+    with pytest.raises(SoundspotError, match="is inside"):
+        prepare_folder(source, source / "out")
+    video(source / "a.mp4", 50)
+    with pytest.raises(SoundspotError, match="add up to at most 1"):
+        prepare_folder(source, tmp_path / "out", Selection(val=2.0))
+    assert not (tmp_path / "out").exists()
