@@ -170,11 +170,6 @@ class _Trial(NamedTuple):
     truths: Truths
 
 
-class _Scored(NamedTuple):
-    contenders: list[Contender]
-    detections: list[SourceDetection]
-
-
 def score_benchmark(
     benchmark: Benchmark,
     pairs: PairSet | None,
@@ -199,7 +194,7 @@ def score_benchmark(
     trial = _Trial(benchmark, pairs, scenes, visible, benchmark.truths(items))
     scored = [_score_model(trial, model, features[model.name], request) for model in models]
     scored += [_score_saved(trial, folder) for folder in saved]
-    own = [contender for part in scored for contender in part.contenders]
+    own = [contender for contenders, _ in scored for contender in contenders]
     contenders = own + rows.baselines(trial.truths, _saliency(features, pairs, shown))
     lost = benchmark.count - len(scenes)
     return Result(
@@ -216,14 +211,14 @@ def score_benchmark(
             for row in rows.rows_of(contender, benchmark.name, items, trial.truths, lost)
         ),
         comparisons=rows.compare_contenders(own, [i.group for i in items if i.group is not None]),
-        source_detections=tuple(detection for part in scored for detection in part.detections),
+        source_detections=tuple(detection for _, part in scored for detection in part),
         pairs=pairs,
     )
 
 
 def _score_model(
     trial: _Trial, model: EvaluatedModel, features: Features, request: EvaluationRequest
-) -> _Scored:
+) -> tuple[list[Contender], list[SourceDetection]]:
     """A model, with object guidance too if requested, and how it notices missing sources."""
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
@@ -247,17 +242,17 @@ def _score_model(
         detections = [score_extended(model.name, maps, visible, scores)]
     elif benchmark.name in WITH_MADE_NEGATIVES:
         detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)
-    return _Scored(contenders, detections)
+    return contenders, detections
 
 
-def _score_saved(trial: _Trial, saved: SavedMaps) -> _Scored:
+def _score_saved(trial: _Trial, saved: SavedMaps) -> tuple[list[Contender], list[SourceDetection]]:
     name = str(saved.folder)
     maps = saved.read([scene.item.id for scene in trial.scenes])
     contender = _contender(trial, name, "maps", maps)
     detections = []
     if not trial.visible.all():
         detections = [score_extended(name, maps, trial.visible, contender.scores[MAIN])]
-    return _Scored([contender], detections)
+    return [contender], detections
 
 
 def _contender(
@@ -304,22 +299,17 @@ def _available(
     return [scene for scene in scenes if scene.item.id not in missing], missing
 
 
-class _Passes(NamedTuple):
-    maps: Float[np.ndarray, "n h w"]
-    by_cycle: Float[np.ndarray, "t n h w"] | None
-
-
 def _passes(
     model: EvaluatedModel, features: Features, scenes: Sequence[Scene], cycles: int | None
-) -> _Passes:
-    """The maps of a model; with a PCM also those after fewer and a few more passes."""
+) -> tuple[Float[np.ndarray, "n h w"], Float[np.ndarray, "t n h w"] | None]:
+    """The maps of a model, and with a PCM those after fewer and a few more passes."""
     frames, f_a = frames_of(scenes), features.sound(sounds_of(scenes))
     if cycles is None:
-        return _Passes(predictions.model_maps(model, features, frames, f_a), None)
+        return predictions.model_maps(model, features, frames, f_a), None
     in_groups = scenes[0].item.group is not None  # there is no figure of the passes for duets
     shown = cycles if in_groups else cycles + MORE_CYCLES
     traced = predictions.maps_by_cycle(model, features, frames, f_a, shown)
-    return _Passes(traced[cycles - 1], None if in_groups else traced)
+    return traced[cycles - 1], None if in_groups else traced
 
 
 def _saliency(

@@ -148,12 +148,12 @@ def test_a_chart_puts_its_points_where_they_belong():
     model = Series("model", [0.0, 1.0], [0.0, 1.0])
     baseline = Series("baseline", [0.0, 1.0], [1.0, 0.0], baseline=True)
     chart = line_chart([model, baseline], "x", "y")
-    assert [line.name for line in chart.lines] == ["model", "baseline"]  # as in the legend
-    assert [line.points for line in chart.drawn] == [
-        ((54.0, 12.0), (626.0, 314.0)),  # the baseline is behind the model
-        ((54.0, 314.0), (626.0, 12.0)),
+    assert [line.name for line in chart["legend"]] == ["model", "baseline"]  # as in the legend
+    assert [line.points for line in chart["drawn"]] == [
+        [(54.0, 12.0), (626.0, 314.0)],  # the baseline is behind the model
+        [(54.0, 314.0), (626.0, 12.0)],
     ]
-    assert chart.x_ticks[0] == (54.0, "0") and chart.y_ticks[-1] == (12.0, "100")
+    assert chart["x_ticks"][0] == (54.0, "0") and chart["y_ticks"][-1] == (12.0, "100")
 
 
 def test_a_chart_is_drawn_with_its_legend(evaluation):

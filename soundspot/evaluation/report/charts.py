@@ -11,6 +11,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -26,8 +27,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 GREYS = ("#444444", "#777777", "#999999", "#aaaaaa")
 DASHES = ("6 4", "2 3", "9 3 2 3", "1 4")
 SOLID = "none"
-
-Point = tuple[float, float]
+LEFT, RIGHT, TOP, BOTTOM = 54, 626, 12, 314  # of the axes, in a drawing of 640 x 360
 
 
 @dataclass(frozen=True)
@@ -48,48 +48,19 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """Where the axes are, in the units of the SVG."""
-
-    width: int = 640
-    height: int = 360
-    left: int = 54
-    right: int = 626
-    top: int = 12
-    bottom: int = 314
-
-
-@dataclass(frozen=True)
 class Line:
     """A line with its points placed and its style chosen."""
 
     name: str
-    points: tuple[Point, ...]
+    points: list[tuple[float, float]]
     colour: str
-    dashes: str = SOLID
-
-
-@dataclass(frozen=True)
-class Chart:
-    """All that templates/chart.html draws; a tick is a position and a label."""
-
-    x_label: str
-    y_label: str
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    lines: tuple[Line, ...]
-    frame: Frame
-
-    @property
-    def drawn(self) -> list[Line]:
-        """The lines in drawing order: baselines first, so that models are on top of them."""
-        return sorted(self.lines, key=lambda line: line.dashes == SOLID)
+    dashes: str
 
 
 def line_chart(
     series: Sequence[Series], x_label: str, y_label: str, *, from_zero: bool = True
-) -> Chart:
-    """Lay out a line chart.
+) -> dict[str, Any]:
+    """Lay out a line chart for templates/chart.html.
 
     Args:
         series: The lines.
@@ -97,32 +68,30 @@ def line_chart(
         y_label: Beside the y axis, whose numbers are in %.
         from_zero: Whether the y axis runs from 0 to 100 %, or just around the values.
     """
-    frame = Frame()
     xs = round_ticks([x for line in series for x in line.x])
     ys = round_ticks([0.0, 1.0] if from_zero else [y for line in series for y in line.y])
 
     def across(x: float) -> float:
-        share = (x - xs[0]) / (xs[-1] - xs[0])
-        return round(frame.left + share * (frame.right - frame.left), 1)
+        return round(LEFT + (x - xs[0]) / (xs[-1] - xs[0]) * (RIGHT - LEFT), 1)
 
     def down(y: float) -> float:
-        share = (y - ys[0]) / (ys[-1] - ys[0])
-        return round(frame.bottom - share * (frame.bottom - frame.top), 1)
+        return round(BOTTOM - (y - ys[0]) / (ys[-1] - ys[0]) * (BOTTOM - TOP), 1)
 
     colours, greys = cycle(COLOURS), cycle(zip(GREYS, DASHES, strict=True))
     lines = []
     for line in series:
-        points = tuple((across(x), down(y)) for x, y in zip(line.x, line.y, strict=True))
+        points = [(across(x), down(y)) for x, y in zip(line.x, line.y, strict=True)]
         style = next(greys) if line.baseline else (next(colours), SOLID)
         lines.append(Line(line.name, points, *style))
-    return Chart(
-        x_label=x_label,
-        y_label=y_label,
-        x_ticks=tuple((across(x), f"{x:g}") for x in xs),
-        y_ticks=tuple((down(y), f"{100 * y:.4g}") for y in ys),
-        lines=tuple(lines),
-        frame=frame,
-    )
+    return {
+        "x_label": x_label,
+        "y_label": y_label,
+        "x_ticks": [(across(x), f"{x:g}") for x in xs],
+        "y_ticks": [(down(y), f"{100 * y:.4g}") for y in ys],
+        "legend": lines,
+        "drawn": sorted(lines, key=lambda line: line.dashes == SOLID),  # models over baselines
+        "frame": {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM},
+    }
 
 
 def round_ticks(values: Sequence[float]) -> list[float]:

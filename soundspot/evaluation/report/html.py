@@ -15,8 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from soundspot.data.pair_set import ItemError
 from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.report.charts import Chart, Series, line_chart, pair_picture
-from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables, percent
+from soundspot.evaluation.report.charts import Series, line_chart, pair_picture
+from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result
 
@@ -32,33 +32,6 @@ class Picture:
 
     source: str | None
     caption: str
-
-
-@dataclass(frozen=True, eq=False)
-class Section:
-    """What the page shows of one benchmark.
-
-    Attributes:
-        result: The results.
-        missing: id and reason of the missing pairs that are listed.
-        unlisted: How many more are missing.
-        headline_tables: Those that the terminal shows too.
-        detail_tables: By class, by size, by passes.
-        success_chart: Success ratio by threshold.
-        passes_chart: cIoU and AUC by passes, if a model has a PCM.
-        passes: Contender -> strips of maps after each pass.
-        examples: Contender -> "Best", "Median", "Worst" -> pairs.
-    """
-
-    result: Result
-    missing: Sequence[tuple[str, str]]
-    unlisted: int
-    headline_tables: Sequence[Table]
-    detail_tables: Sequence[Table]
-    success_chart: Chart
-    passes_chart: Chart | None
-    passes: Mapping[str, Sequence[Sequence[Picture]]]
-    examples: Mapping[str, Mapping[str, Sequence[Picture]]]
 
 
 def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
@@ -80,23 +53,24 @@ def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
     )
 
 
-def _section(result: Result) -> Section:
+def _section(result: Result) -> dict[str, Any]:
+    """What the page shows of one benchmark."""
     own = [contender for contender in result.contenders if contender.kind != "trivial"]
     listed = list(result.missing.items())[:LISTED]
-    return Section(
-        result=result,
-        missing=listed,
-        unlisted=result.lost - len(listed),
-        headline_tables=headline_tables(result),
-        detail_tables=detail_tables(result),
-        success_chart=_success_chart(result),
-        passes_chart=_passes_chart(own),
-        passes={c.name: strips for c in own if (strips := _passes(c, result))},
-        examples={c.name: grids for c in own if (grids := _examples(c, result))},
-    )
+    return {
+        "result": result,
+        "missing": listed,
+        "unlisted": result.lost - len(listed),
+        "headline_tables": headline_tables(result),
+        "detail_tables": detail_tables(result),
+        "success_chart": _success_chart(result),
+        "passes_chart": _passes_chart(own),
+        "passes": {c.name: strips for c in own if (strips := _passes(c, result))},
+        "examples": {c.name: grids for c in own if (grids := _examples(c, result))},
+    }
 
 
-def _success_chart(result: Result) -> Chart:
+def _success_chart(result: Result) -> dict[str, Any]:
     series = [
         Series(
             name=contender.name,
@@ -110,7 +84,7 @@ def _success_chart(result: Result) -> Chart:
     return line_chart(series, "cIoU threshold", "success ratio, %")
 
 
-def _passes_chart(contenders: Sequence[Contender]) -> Chart | None:
+def _passes_chart(contenders: Sequence[Contender]) -> dict[str, Any] | None:
     series = []
     for contender in contenders:
         if scores := contender.cycle_scores:
