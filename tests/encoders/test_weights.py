@@ -1,4 +1,4 @@
-"""weights.py with a registry of its own: a tar.gz in tmp_path and a downloader that reads it."""
+"""weights.py with a toy registry: a tar.gz in memory and a downloader that hands it out."""
 
 import errno
 import hashlib
@@ -16,10 +16,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from soundspot.encoders import weights
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.download import DownloadError, IndexArchive, Remote
 from soundspot.encoders.registry import REGISTRY, Entry, Member, Source
-from soundspot.encoders.weight_cache import CacheError, DownloadError, IndexArchive, Remote
-from soundspot.encoders.weights import AbsentError, DamagedError, WeightsError
+from soundspot.encoders.weight_cache import AbsentError, CacheError, DamagedError, WeightsError
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
 TENSOR_FILE = safetensors.torch.save(TENSORS)
@@ -156,6 +157,53 @@ def test_class_names_of_weights_without_classes() -> None:
         weights.class_names("web-model", registry=TOYS, download=Server(OTHER_FILE))
 
 
+def test_class_names_are_read_from_the_header_alone(cached: Path) -> None:
+    weights.load("toy-model", registry=TOYS, download=Server())
+    file = cached / "toy-model" / "toy-model.safetensors"
+    data = file.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    file.write_bytes(data[:header])
+    assert weights.class_names("toy-model", registry=TOYS, download=never)[0] == "dog"
+    for damaged in (b"", data[:5], data[: header - 20], b"\xff" * 8 + data[8:], b"\2" + b"\0" * 7):
+        file.write_bytes(damaged)
+        with pytest.raises(DamagedError, match=r"toy-model\.safetensors is damaged"):
+            weights.class_names("toy-model", registry=TOYS, download=never)
+
+
+def remembered(digest: str) -> str:
+    names = ["toy-model", "web-model"]
+    return weights.remembered_digest(names, lambda: digest, registry=TOYS)
+
+
+def test_a_digest_is_computed_once_for_the_same_weights(cached: Path, tmp_path: Path) -> None:
+    assert remembered("absent") == "absent"  # and is not kept: nothing says of what it is
+    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    assert remembered("first") == "first"
+    assert remembered("second") == "first"
+    (tmp_path / "other").write_bytes(OTHER_FILE)
+    weights.add("toy-model", tmp_path / "other", registry=TOYS)
+    assert remembered("of other weights") == "of other weights"
+    weights.fetch("toy-model", force=True, registry=TOYS, download=never)
+    assert remembered("after a repair") == "after a repair"
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_damaged_digests_are_computed_again(content: bytes, cached: Path) -> None:
+    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    (cached / "digests.json").write_bytes(content)
+    assert remembered("new") == "new"
+    assert remembered("again") == "new"
+
+
+def test_digests_that_cannot_be_kept_are_no_error(cached: Path) -> None:
+    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    (cached / "digests.json").mkdir()
+    assert remembered("new") == "new"
+
+
 def test_a_link_in_the_archive_is_not_followed(tmp_path: Path, cached: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(TENSOR_FILE)
@@ -194,7 +242,7 @@ def test_offline_uses_the_cache_and_only_the_cache(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["toy.bin", "toy-model.safetensors", "toy-model.json"])
-def test_a_flipped_byte_is_found_named_and_mended(name: str, cached: Path) -> None:
+def test_a_flipped_byte_is_found_named_and_repaired(name: str, cached: Path) -> None:
     weights.load("toy-model", registry=TOYS, download=Server())
     file = cached / "toy-model" / name
     flip_a_byte(file)
@@ -235,7 +283,7 @@ def test_damaged_media_are_refused(cached: Path) -> None:
         weights.media("toy-photo", registry=TOYS, download=never)
 
 
-def test_mending_needs_no_network_while_the_source_is_whole(cached: Path) -> None:
+def test_repairing_needs_no_network_while_the_source_is_whole(cached: Path) -> None:
     weights.load("toy-model", registry=TOYS, download=Server())
     flip_a_byte(weights.path("toy-model", registry=TOYS))
     weights.fetch("toy-model", force=True, registry=TOYS, download=never)
@@ -253,10 +301,10 @@ def test_a_newer_converter_converts_again_without_the_network(
     cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights.load("toy-model", registry=TOYS, download=Server())
-    monkeypatch.setattr(weights, "CONVERSION", weights.CONVERSION + 1)
+    monkeypatch.setattr(weight_cache, "CONVERSION", weight_cache.CONVERSION + 1)
     weights.load("toy-model", registry=TOYS, download=never)
     record = json.loads((cached / "toy-model" / "toy-model.json").read_bytes())
-    assert record["conversion"] == weights.CONVERSION
+    assert record["conversion"] == weight_cache.CONVERSION
 
 
 def test_what_a_killed_process_left_is_swept_away(cached: Path) -> None:
@@ -341,23 +389,23 @@ def test_a_wrong_users_url_is_refused_without_its_password() -> None:
 @pytest.mark.parametrize(
     ("act", "name", "words"),
     [
-        (weights.load, "toy-modle", "did you mean toy-model?"),
-        (weights.load, "toy-photo", "Unknown weights 'toy-photo'"),
-        (weights.media, "toy-model", "Unknown media 'toy-model'"),
-        (weights.fetch, "%", "Unknown weights '%': the choices are toy-model, toy-photo"),
-        (weights.path, "toy-foto", "did you mean toy-photo?"),
+        (weights.load, "toy-modle", "did you mean 'toy-model'?"),
+        (weights.load, "toy-photo", "unknown weights 'toy-photo'"),
+        (weights.media, "toy-model", "unknown media 'toy-model'"),
+        (weights.fetch, "%", "unknown weights '%': The choices are toy-model, toy-photo"),
+        (weights.path, "toy-foto", "did you mean 'toy-photo'?"),
     ],
 )
 def test_an_unknown_name_lists_the_choices(
     act: Callable[..., object], name: str, words: str
 ) -> None:
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(SoundspotError) as caught:
         act(name, registry=TOYS)
     assert words in str(caught.value)
 
 
 def test_an_unknown_encoder_lists_the_choices() -> None:
-    with pytest.raises(WeightsError, match="did you mean vgg16"):
+    with pytest.raises(SoundspotError, match="did you mean 'vgg16'"):
         weights.pretrained("vgg-16")
 
 
@@ -374,7 +422,7 @@ def test_list_entries_tells_what_is_cached() -> None:
     assert (model.size, photo.size, web.size) == (len(TENSOR_FILE), len(PHOTO), 0)
     assert model.sources == (
         "toy.bin in toy-1.0.tar.gz on the package index",
-        "other.bin, given by you",
+        "other.bin, added by you",
     )
     assert web.sources == ("other.bin from https://example.org/other.bin",)
 
