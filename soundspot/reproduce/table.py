@@ -19,7 +19,7 @@ from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import open_cache, saliency_maps
 from soundspot.evaluation.report.tables import Table
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.reproduce import experiments
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.experiments import Experiment, Line
