@@ -23,7 +23,8 @@ from soundspot.encoders.views import evaluation_view
 from soundspot.evaluation import benchmarks, trivial
 from soundspot.evaluation.benchmarks import Benchmark, Item
 from soundspot.evaluation.validation import side_of
-from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer
 from soundspot.media.clips import SOUND_SAMPLES
 

@@ -25,7 +25,7 @@ from soundspot.evaluation.metrics import Truths
 from soundspot.evaluation.predictions import Encoded, Features, SavedMaps, Scene
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer, load
 
 ESCVOC = Path("data/escvoc")

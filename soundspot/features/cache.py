@@ -21,24 +21,7 @@ from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
-from soundspot.features.spec import (
-    Encoders,
-    FeatureSpec,
-    encoders_digest,
-    kind_of,
-    load_encoders,
-)
-
-__all__ = [  # callers import the first four from here until they name spec.py
-    "Encoders",
-    "FeatureCache",
-    "FeatureSpec",
-    "cache_folder",
-    "class_indices",
-    "encoders_digest",
-    "load_encoders",
-    "read_description",
-]
+from soundspot.features.spec import FeatureSpec, kind_of
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
 SHARD_FRAMES = 256
@@ -46,7 +29,7 @@ DESCRIPTION = "features.json"
 
 
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
-    """Where a pair set keeps the features of a spec, whatever its number of views.
+    """Where a pair set keeps the features of a spec, for any number of views.
 
     More views can be added to a cache, and one with more views serves a spec with fewer.
     """

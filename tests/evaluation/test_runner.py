@@ -12,8 +12,9 @@ from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Item
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import LOST, SavedMaps, Scene, find_scenes
 from soundspot.evaluation.runner import Job, evaluate
-from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig

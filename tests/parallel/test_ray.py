@@ -16,7 +16,7 @@ from soundspot.data import preparation
 from soundspot.data.corpora import Work, folder
 from soundspot.data.pair_set import PairSet
 from soundspot.features import encoding
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
 from soundspot.inference.batch import Job
 from soundspot.media import clips as media
