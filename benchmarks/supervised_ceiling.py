@@ -26,7 +26,8 @@ from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
-from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.training.provenance import git_commit
 

@@ -22,8 +22,9 @@ import torch
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.encoders.table import build_encoder
-from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.data import TrainingData, batches

@@ -1,9 +1,9 @@
-"""Write the model cards in soundspot/pretrained from what was measured, so that no number is typed.
+"""Write the model cards in soundspot/pretrained from measured results; no number is typed by hand.
 
     python docs/build_models.py
 
 Numbers: results/models_escvoc.json, the report.json of `soundspot evaluate` on all shipped models;
-results/models_other_seeds.json, the rows of the same on runs with other seeds; the JSON beside each
+results/models_other_seeds.json, its rows for runs with other seeds; the JSON beside each
 checkpoint. Words: docs/models.yaml.
 """
 
@@ -56,7 +56,7 @@ def card(name, report, words):
         f"- Recipe: `{own['recipe']}`, seed {made['seed']}, epoch {about['epoch']}, commit "
         f"{made['commit']}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
         f"- Command: `soundspot train {own['recipe']} train.seed={made['seed']}`.",
-        f"- {size:.1f} MB of heads in half precision; the encoders come from the weights' cache.",
+        f"- {size:.1f} MB of heads in half precision; the encoders come from the weight cache.",
         *(f"- {line}" for line in words["data"]),
         "## Limits",
         *(f"- {line}" for line in [*own["limits"], *words["limits"]]),
@@ -70,7 +70,7 @@ def card(name, report, words):
 
 
 def _other_seeds(own):
-    """What the same recipe gives with other seeds, where that was measured."""
+    """Scores of the same recipe with other seeds, if measured."""
     runs = own.get("other_seeds", [])
     if not runs:
         return "One seed."
@@ -96,11 +96,11 @@ def _duets(row):
 
 
 def _classes(name, report):
-    """The classes from the worst to the best."""
+    """The classes from worst to best."""
     table = next(
-        one
-        for one in report["benchmarks"][0]["tables_in_percent"]
-        if one["title"].lower().startswith("by class")
+        table
+        for table in report["benchmarks"][0]["tables_in_percent"]
+        if table["title"].lower().startswith("by class")
     )
     column = table["header"].index(name)
     rows = sorted(table["rows"], key=lambda row: float(row[column].split(" / ")[0]))
@@ -110,20 +110,21 @@ def _classes(name, report):
 
 
 def _absence(name, report, about):
-    found = next(
-        one
-        for one in report["benchmarks"][0]["no_visible_source"]
-        if one["model"] == name and one["negatives"] == "all negatives"
+    row = next(
+        row
+        for row in report["benchmarks"][0]["no_visible_source"]
+        if row["model"] == name and row["negatives"] == "all negatives"
     )
     return (
-        f"No visible source: a peak cosine below {about['calibration']['threshold']:.2f} (set on "
-        f"val) is taken for absence. On test, with as many made negatives, F1 is {found['f1']:.2f} "
-        f"and average precision {found['found']['ap']:.2f}: a hint, not a verdict."
+        f"No visible source: reported if the peak cosine is below "
+        f"{about['calibration']['threshold']:.2f} (chosen on val). On test, with as many synthetic "
+        f"negatives, F1 is {row['f1']:.2f} and average precision {row['found']['ap']:.2f}: a hint, "
+        "not proof."
     )
 
 
 def read_words():
-    """What the cards say in words."""
+    """The prose of the cards."""
     return yaml.safe_load(WORDS.read_text(encoding="utf-8"))
 
 

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from soundspot.common.config import to_dict
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method

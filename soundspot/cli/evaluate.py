@@ -116,15 +116,16 @@ def reproduce(
         out: Folder for the table as JSON and Markdown, and the figure. Default: that of the runs.
     """
     from soundspot.data.pair_set import PairSet
-    from soundspot.reproduce import experiments, report
-    from soundspot.reproduce.runs import set_exam
-    from soundspot.reproduce.table import Plan
+    from soundspot.reproduce.experiments import find_table
+    from soundspot.reproduce.output import write_table
+    from soundspot.reproduce.results import ReproductionPlan
+    from soundspot.reproduce.runs import choose_test_set
 
-    experiments.find(table)
+    find_table(table)
     pairs = PairSet.open(data)
-    exam = set_exam(pairs, test, benchmark or (), annotations)
+    test_set = choose_test_set(pairs, test, benchmark or (), annotations)
     count = seeds if seeds is not None else 1 if quick else 3
-    report.run(Plan(table, pairs, exam, count, quick, runs), out or runs, say)
+    write_table(ReproductionPlan(table, pairs, test_set, count, quick, runs), out or runs, say)
 
 
 def complexity(*words: str, json: Flag = False) -> None:

@@ -11,7 +11,7 @@ weights_app = App(name="weights", help="List, fetch, add and verify the pretrain
 
 @weights_app.command(name="list")
 def list_weights() -> None:
-    """Show every name, its licence, its sources and whether it is in the cache."""
+    """List all names with their licences and sources, and whether they are in the cache."""
     from soundspot.encoders import weights
 
     for entry in weights.list_entries():
@@ -23,12 +23,12 @@ def list_weights() -> None:
 
 @weights_app.command
 def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
-    """Bring weights into the cache and convert them.
+    """Download weights into the cache and convert them.
 
     Args:
-        name: As `soundspot weights list` shows it.
-        force: Mend what is damaged.
-        url: Another address of the same public file.
+        name: A name from `soundspot weights list`.
+        force: Repair a damaged cache.
+        url: Another URL of the same public file.
     """
     from soundspot.encoders import weights
 
@@ -37,11 +37,11 @@ def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
 
 @weights_app.command
 def add(name: str, file: Path, /) -> None:
-    """Put a file of yours into the cache, if it is the public one.
+    """Add a file you downloaded to the cache, if it is the published one.
 
     Args:
-        name: As `soundspot weights list` shows it.
-        file: The weights as published, or the archive that holds them.
+        name: A name from `soundspot weights list`.
+        file: The weights as published, or the archive that contains them.
     """
     from soundspot.encoders import weights
 
@@ -50,10 +50,10 @@ def add(name: str, file: Path, /) -> None:
 
 @weights_app.command
 def path(name: str, /) -> None:
-    """Say where the cache holds weights.
+    """Print the path of weights in the cache.
 
     Args:
-        name: As `soundspot weights list` shows it.
+        name: A name from `soundspot weights list`.
     """
     from soundspot.encoders import weights
 
@@ -62,7 +62,7 @@ def path(name: str, /) -> None:
 
 @weights_app.command
 def verify() -> int:
-    """Check every byte in the cache; exit code 2 if something is damaged."""
+    """Check every file in the cache; exit with code 2 if one is damaged."""
     from soundspot.encoders import weights
 
     statuses = weights.verify()

@@ -1,6 +1,6 @@
 """Waveform -> log-mel patches, the front end that VGGish and YAMNet share.
 
-Only the offset inside the logarithm differs between the two; the geometry below is theirs alike.
+The two differ only in the offset inside the logarithm.
 Axes: batch, samples at 16 kHz, frames every 10 ms, bins of the FFT, bands of the mel scale,
 patches of 96 frames.
 """
@@ -43,10 +43,10 @@ VGGISH_LOGMEL = LogMelSpec(log_offset=0.01)
 YAMNET_LOGMEL = LogMelSpec(log_offset=0.001)
 
 
-def stretch(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch samples"]:
+def stretch_waveform(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch samples"]:
     """Stretches each waveform to [-1, 1] by its own minimum and maximum.
 
-    The released code does this before either encoder, so loudness never reaches the network.
+    The released code does this before either encoder, so the network never sees loudness.
     """
     low = waveform.amin(dim=1, keepdim=True)
     high = waveform.amax(dim=1, keepdim=True)
@@ -58,14 +58,14 @@ def log_mel_patches(
 ) -> Float[Tensor, "batch patches 96 64"]:
     """Computes log(mel + offset) and cuts it into patches of 96 frames without overlap.
 
-    Frames after the last whole patch are dropped: 3 s have 298 frames, which give 3 patches.
+    Frames after the last whole patch are dropped: the 298 frames of 3 s give 3 patches.
 
     Args:
         waveform: Mono sound at 16 kHz, at least 15,600 samples (0.975 s).
         spec: `VGGISH_LOGMEL` or `YAMNET_LOGMEL`.
 
     Returns:
-        One (96 frames, 64 bands) picture a patch, in float32.
+        One array (96 frames, 64 bands) per patch, in float32.
 
     Raises:
         SoundspotError: The sound is shorter than one patch.
@@ -74,9 +74,9 @@ def log_mel_patches(
     if samples < PATCH_SAMPLES:
         raise SoundspotError(
             f"Expected at least {PATCH_SAMPLES} samples at {SAMPLE_RATE} Hz (one log-mel patch), "
-            f"but the sound has {samples}; tile it, as soundspot.media.read_sound does."
+            f"got {samples}; tile a shorter sound."
         )
-    # A half-precision spectrum loses the quiet bands, so autocast stops at this door.
+    # A half-precision spectrum would lose the quiet bands.
     with torch.autocast(waveform.device.type, enabled=False):
         mel = _magnitude(waveform.float()) @ torch.tensor(mel_matrix(), device=waveform.device)
         log_mel = torch.log(mel + spec.log_offset)
@@ -90,7 +90,7 @@ def _magnitude(
     """|DFT| of 400-sample frames, each windowed and then zero-padded on its right to 512.
 
     torch.stft would centre a short window in the FFT frame, 56 samples late, and drop the frames
-    that need samples beyond the end. Padding window and waveform on the right gives both back.
+    that need samples beyond the end. Padding window and waveform on the right avoids both.
     """
     pad = FFT - WINDOW
     window = F.pad(torch.hann_window(WINDOW, periodic=True, device=waveform.device), (0, pad))
@@ -100,16 +100,15 @@ def _magnitude(
     return spectrum.abs().transpose(1, 2)
 
 
-@lru_cache(maxsize=1)  # NumPy, not torch: a tensor born in inference mode would stay one
+@lru_cache(maxsize=1)  # NumPy: a tensor made in inference mode would stay unusable for training
 def mel_matrix() -> NDArray[np.float32]:
-    """Weights (257 bins, 64 bands): triangles on the HTK mel scale, none of them seeing DC."""
+    """Weights (257 bins, 64 bands): triangles on the HTK mel scale, which starts above DC."""
     edges = np.linspace(_hertz_to_mel(LOW_HZ), _hertz_to_mel(HIGH_HZ), BANDS + 2)
     lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
     bins = _hertz_to_mel(np.linspace(0, SAMPLE_RATE / 2, BINS))[:, None]
     rising = (bins - lower) / (centre - lower)
     falling = (upper - bins) / (upper - centre)
     weights = np.maximum(0, np.minimum(rising, falling))
-    weights[0] = 0
     return weights.astype(np.float32)
 
 

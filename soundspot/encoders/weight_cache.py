@@ -1,50 +1,54 @@
-"""Files on disk that are whole or absent, and the network that brings them.
+"""What the cache holds of each name, and whether its bytes are still right.
 
-Nothing here knows about weights: `weights.py` decides what is wanted and whether the bytes are
-right. A file appears under its name only when it is complete, one process writes at a time, and
-every failure (no network, no certificate, full disk) is one sentence.
+The cache keeps one folder per name of the registry:
+
+    vgg16.ckpt                    the source file as published
+    vgg16-imagenet.safetensors    the tensors converted from it
+    vgg16-imagenet.json           what was converted, and the sha256 of the tensors' file
+
+So a new converter needs no network, and a damaged byte in any file is found. A file appears under
+its name only when it is complete, and one process writes at a time. Beside the folders,
+digests.json remembers digests of tensors, which would take long to compute at every start.
 """
 
-import ast
 import hashlib
+import json
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedIOBase
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from pathlib import Path
 
 from soundspot.common import files
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.registry import RegistryEntry, Source
 
-if TYPE_CHECKING:
-    import requests
-
-TIMEOUT = (10.0, 60.0)  # seconds to connect, and to wait for the next bytes
-CHUNK = 1 << 18
 ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
+CONVERSION = 1  # raise it when a converter returns other tensors: caches then convert again
 
 
-class DownloadError(SoundspotError):
-    """The network did not bring a file."""
+class WeightsError(SoundspotError):
+    """A name or a file that the registry does not know."""
+
+
+class AbsentError(WeightsError):
+    """The cache does not hold it."""
+
+
+class DamagedError(WeightsError):
+    """A file in the cache has changed since it was written."""
 
 
 @dataclass(frozen=True)
-class IndexArchive:
-    """A source distribution on the package index; it is read as a tar file and never run."""
+class Record:
+    """The JSON beside converted tensors; written last, so that it vouches for what it names."""
 
-    project: str
-    filename: str
+    source: str
+    source_sha256: str
+    conversion: int
     sha256: str
-
-
-Remote = IndexArchive | str  # a file of the package index, or a URL
-Download = Callable[[Remote, BufferedIOBase], None]
 
 
 def cache_dir() -> Path:
@@ -59,11 +63,9 @@ def sha256(data: bytes | BufferedIOBase) -> str:
     if isinstance(data, bytes):
         return hashlib.sha256(data).hexdigest()
     data.seek(0)
-    digest = hashlib.sha256()
-    while chunk := data.read(CHUNK):
-        digest.update(chunk)
+    digest = hashlib.file_digest(data, "sha256").hexdigest()
     data.seek(0)
-    return digest.hexdigest()
+    return digest
 
 
 def write(path: Path, data: bytes) -> None:
@@ -95,145 +97,127 @@ def locked(directory: Path) -> Iterator[None]:
         yield
 
 
-def offline() -> bool:
-    """Whether SOUNDSPOT_OFFLINE forbids the network."""
-    return os.environ.get("SOUNDSPOT_OFFLINE", "0") not in ("", "0")
+def root() -> Path:
+    """The folder of all names."""
+    return cache_dir() / "weights"
 
 
-def describe(remote: Remote) -> str:
-    """The remote file in words for a message: its name, or its URL without user and password."""
-    if isinstance(remote, IndexArchive):
-        return remote.filename
-    parts = urlsplit(remote)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+def source_file(entry: RegistryEntry, source: Source) -> Path:
+    """Where a public file is kept."""
+    return root() / entry.name / source.filename
 
 
-def download(remote: Remote, file: BufferedIOBase) -> None:
-    """Stream a file of the package index, or a URL, into `file` under a progress bar.
-
-    The bytes are not verified here. The index is the one that pip is configured with, else
-    pypi-simple's default; certificates are those pip and requests are configured with.
-
-    Raises:
-        DownloadError: Nothing could be fetched; the sentence names each place and its reason.
-    """
-    import requests
-    from pypi_simple import PYPI_SIMPLE_ENDPOINT
-
-    settings = pip_settings(os.environ, _pip_config())
-    with requests.Session() as session:
-        if certificate := settings.get("cert"):
-            session.verify = certificate
-        if isinstance(remote, str):
-            _stream(session, remote, file)
-            return
-        indexes = [settings.get("index-url", PYPI_SIMPLE_ENDPOINT)]
-        indexes += settings.get("extra-index-url", "").split()
-        failures = []
-        for index in indexes:
-            try:
-                _stream(session, _find_in_index(session, index, remote), file)
-                return
-            except DownloadError as error:
-                failures.append(str(error))
-        raise DownloadError("; ".join(failures))
+def record_file(entry: RegistryEntry) -> Path:
+    """Where the record of a conversion is kept."""
+    return root() / entry.name / f"{entry.name}.json"
 
 
-def pip_settings(environment: Mapping[str, str], config: str) -> dict[str, str]:
-    """The index and certificate that pip would use.
+def product(entry: RegistryEntry) -> Path:
+    """What the entry is cached for: the converted weights, or the media file itself."""
+    if entry.kind == "media":
+        return source_file(entry, entry.sources[0])
+    return root() / entry.name / f"{entry.name}.safetensors"
+
+
+def read_product(entry: RegistryEntry) -> bytes:
+    """The verified bytes of the product."""
+    if entry.kind == "media":
+        return read_source(entry)[1]
+    return _read_verified(entry, product(entry), read_record(entry).sha256)
+
+
+def read_source(entry: RegistryEntry) -> tuple[Source, bytes]:
+    """The cached source file and its verified bytes."""
+    for source in entry.sources:
+        try:
+            return source, _read_verified(entry, source_file(entry, source), source.sha256)
+        except AbsentError:
+            continue
+    raise AbsentError(f"{entry.name} is not in the cache.")
+
+
+def read_record(entry: RegistryEntry) -> Record:
+    """The record of the converted weights, if this version of soundspot can use them."""
+    file = record_file(entry)
+    try:
+        record = Record(**json.loads(_read_verified(entry, file)))
+    except (ValueError, TypeError) as error:
+        raise _damaged(entry, file, "it is not the JSON that was written") from error
+    if record.source_sha256 not in [source.sha256 for source in entry.sources]:
+        raise _damaged(entry, file, "it names a source that is not accepted")
+    if record.conversion != CONVERSION:
+        raise AbsentError(f"{entry.name} was converted by another version of soundspot.")
+    return record
+
+
+def read_metadata(entry: RegistryEntry) -> dict[str, str]:
+    """The metadata in the header of the converted weights; their tensors are not read."""
+    read_record(entry)  # a product without a valid record was never finished
+    file = product(entry)
+    try:
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(min(length, file.stat().st_size)))
+        metadata: dict[str, str] = header["__metadata__"]
+    except FileNotFoundError as error:
+        raise AbsentError(f"{entry.name} is not in the cache.") from error
+    except OSError as error:
+        raise WeightsError(f"Cannot read {file}: {error.strerror}.") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise _damaged(entry, file, "it has no safetensors header") from error
+    return metadata
+
+
+def _read_verified(entry: RegistryEntry, file: Path, expected: str | None = None) -> bytes:
+    """The bytes of a cached file, verified if its sha256 is given."""
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError as error:
+        raise AbsentError(f"{entry.name} is not in the cache.") from error
+    except OSError as error:
+        raise WeightsError(f"Cannot read {file}: {error.strerror}.") from error
+    if expected is not None and (actual := sha256(data)) != expected:
+        raise _damaged(entry, file, f"its sha256 is {actual[:16]}..., not {expected[:16]}...")
+    return data
+
+
+def _damaged(entry: RegistryEntry, file: Path, reason: str) -> DamagedError:
+    return DamagedError(
+        f"{file} is damaged ({reason}): "
+        f"repair it with `soundspot weights fetch {entry.name} --force`."
+    )
+
+
+def digests_file() -> Path:
+    """Where digests of tensors are remembered."""
+    return root() / "digests.json"
+
+
+def remembered_digest(entries: Sequence[RegistryEntry], compute: Callable[[], str]) -> str:
+    """A digest of the tensors of some weights; computed once, then looked up by their records.
+
+    It is not kept in the records: older versions of soundspot share the cache and would take a
+    record with a new field for damaged, and one digest may cover several weights.
 
     Args:
-        environment: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_CERT win over the files.
-        config: What `pip config list` prints: a line `section.key='value'` for each setting.
+        entries: The weights, in the order in which the digest covers them.
+        compute: Computes it where it is not known.
     """
-    settings: dict[str, str] = {}
-    lines = dict(line.split("=", 1) for line in config.splitlines() if "=" in line)
-    for option in ("index-url", "extra-index-url", "cert"):
-        # pip lets a command's own section win over [global]
-        for key in (f"global.{option}", f"download.{option}", f"install.{option}"):
-            if key in lines:
-                settings[option] = str(ast.literal_eval(lines[key]))
-        if value := environment.get(f"PIP_{option.upper().replace('-', '_')}"):
-            settings[option] = value
-    return settings
-
-
-def _pip_config() -> str:
-    """What `pip config list` prints; nothing where pip is absent (it is optional in a venv)."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def _find_in_index(session: "requests.Session", index: str, archive: IndexArchive) -> str:
-    """The address of `archive` in one package index."""
-    from pypi_simple import (
-        NoSuchProjectError,
-        PyPISimple,
-        UnsupportedContentTypeError,
-        UnsupportedRepoVersionError,
-    )
-
-    place = f"{describe(archive)} in the index {describe(index)}"
     try:
-        page = PyPISimple(index, session=session).get_project_page(archive.project, timeout=TIMEOUT)
-    except OSError as error:
-        raise DownloadError(f"{place}: {_reason(error)}") from error
-    except NoSuchProjectError as error:
-        raise DownloadError(f"{place}: no project {archive.project}") from error
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError) as error:
-        raise DownloadError(f"{place}: not a package index this version can read") from error
-    for package in page.packages:
-        if package.filename == archive.filename:
-            return package.url
-    raise DownloadError(f"{place}: {archive.project} has no such file")
+        key = "+".join(read_record(entry).sha256 for entry in entries)
+    except WeightsError:
+        return compute()
+    known = _read_digests()
+    if key not in known:
+        known[key] = compute()
+        with suppress(SoundspotError, OSError):  # a read-only cache works too
+            files.write_text(digests_file(), json.dumps(known, indent=1))
+    return known[key]
 
 
-def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
-    import requests
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    file.seek(0)
-    file.truncate()  # an earlier place may have stopped half-way
-    name = PurePosixPath(urlsplit(url).path).name
-    columns = (
-        TextColumn(name),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    # A server that compresses on the way would have requests unzip the .tar.gz itself.
-    headers = {"Accept-Encoding": "identity"}
+def _read_digests() -> dict[str, str]:
     try:
-        response = session.get(url, stream=True, timeout=TIMEOUT, headers=headers)
-        response.raise_for_status()
-    except OSError as error:
-        raise DownloadError(f"{describe(url)}: {_reason(error)}") from error
-    length = response.headers.get("Content-Length")
-    with response, Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=int(length) if length else None)
-        try:
-            for chunk in response.iter_content(CHUNK):
-                file.write(chunk)
-                progress.advance(task, len(chunk))
-        except requests.RequestException as error:  # and not a full disk, which is an OSError too
-            raise DownloadError(f"{describe(url)}: {_reason(error)}") from error
-
-
-def _reason(error: OSError) -> str:
-    """A few words; requests' own messages are paragraphs, and all its errors are OSErrors."""
-    import requests
-
-    if not isinstance(error, requests.RequestException):
-        return str(error)  # such as a certificate file that does not exist
-    if error.response is not None:
-        return f"HTTP {error.response.status_code}"
-    return type(error).__name__  # ConnectionError, SSLError, ReadTimeout, InvalidSchema, ...
+        known = json.loads(digests_file().read_text(encoding="utf-8"))
+        return {str(key): str(digest) for key, digest in known.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}  # absent or damaged: they are computed again

@@ -1,6 +1,6 @@
 """YAMNet as the audio encoder f_a: MobileNet-v1 on log-mel patches, trained on AudioSet.
 
-Axes: b batch, samples at 16 kHz, patches of the waveform, n patches of all waveforms together,
+Axes: b batch, samples at 16 kHz, patches per waveform, n patches of all waveforms,
 c channels, h frames, w mel bands.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch
+from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
 from soundspot.encoders.tflite import Layer, read_layers
 
 CHANNELS = 1024
@@ -28,9 +28,9 @@ LABELS_FILE = "yamnet_label_list.txt"
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """TensorFlow's "SAME" padding along one axis: (before, after), the odd pixel going after.
+    """TensorFlow's "SAME" padding along one axis: (before, after); an odd pixel goes after.
 
-    PyTorch's symmetric padding of 1 differs from it for stride 2 on an even size: (0, 1) here.
+    PyTorch's symmetric padding of 1 differs for stride 2 on an even size, which gives (0, 1) here.
     """
     outputs = -(-size // stride)
     total = max((outputs - 1) * stride + kernel - size, 0)
@@ -44,7 +44,7 @@ class SameConv2d(nn.Conv2d):
         super().__init__(c_in, c_out, kernel_size=3, stride=stride, groups=groups)
 
     def forward(self, input: Float[Tensor, "n c_in h w"]) -> Float[Tensor, "n c_out h_out w_out"]:
-        """Pads by the input's own size, then convolves."""
+        """Pads according to the size of the input, then convolves."""
         height, width = input.shape[2:]
         top, bottom = same_padding(height, 3, self.stride[0])
         left, right = same_padding(width, 3, self.stride[1])
@@ -80,8 +80,8 @@ class YAMNet(nn.Module):
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 1024"]:
-        """Embeds each 0.96 s of mono 16 kHz sound; any loudness, for it is stretched first."""
-        patches = log_mel_patches(stretch(waveform), YAMNET_LOGMEL)
+        """Embeds each 0.96 s of mono 16 kHz sound, whatever its loudness: it is stretched first."""
+        patches = log_mel_patches(stretch_waveform(waveform), YAMNET_LOGMEL)
         return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 1024"]:
@@ -94,19 +94,19 @@ class YAMNet(nn.Module):
         return torch.sigmoid(self.classifier(embedding))
 
     def train(self, mode: bool = True) -> "YAMNet":
-        """Stays in eval mode, also inside a model that trains: the encoder is frozen."""
+        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
 
 
 def from_tflite(data: bytes) -> dict[str, Tensor]:
     """Converts lite-model_yamnet_classification_tflite_1.tflite (int8) to float tensors."""
     layers = read_layers(data)
-    # The first linear layer is the file's own mel matrix, which logmel.py computes.
+    # The first linear layer is the mel matrix, which logmel.py computes.
     kinds = ["linear", "conv", *["depthwise", "conv"] * len(BLOCKS), "linear"]
     if [layer.kind for layer in layers] != kinds:
         raise SoundspotError(
             f"Expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
-            f"a classifier) in the TFLite file, but it has {len(layers)} in another order."
+            f"a classifier) in the TFLite file, but its {len(layers)} layers are different."
         )
     names = ["stem"]
     for number in range(len(BLOCKS)):
@@ -138,7 +138,5 @@ def class_names(data: bytes) -> list[str]:
             f"Expected {LABELS_FILE} zipped at the end of YAMNet's TFLite file: {error}."
         ) from error
     if len(names) != CLASSES:
-        raise SoundspotError(
-            f"Expected {CLASSES} class names in {LABELS_FILE}, but {len(names)} came."
-        )
+        raise SoundspotError(f"Expected {CLASSES} class names in {LABELS_FILE}, got {len(names)}.")
     return names

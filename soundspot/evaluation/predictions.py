@@ -23,13 +23,8 @@ from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders.views import evaluation_view
 from soundspot.evaluation import trivial
-from soundspot.features.cache import (
-    Encoders,
-    FeatureCache,
-    FeatureSpec,
-    cache_folder,
-    load_encoders,
-)
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import Card
@@ -122,7 +117,7 @@ def open_features(
 def _digest(model: EvaluatedModel) -> str:
     """Digest of the encoder weights: the one the model was trained on, or today's."""
     recorded: str | None = model.card.provenance.get("encoder_weights")
-    return recorded or model.encoders.digest
+    return recorded or encoders_digest(model.card.features)
 
 
 def encode_now(

@@ -40,7 +40,7 @@ from soundspot.evaluation.scenes import (
     frames_of,
     sounds_of,
 )
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 
 ESCVOC = Path("data/escvoc")
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")

@@ -1,7 +1,8 @@
-"""Frozen features on disk: what the encoders say of every frame and sound, computed once.
+"""Frozen features on disk: the encoders' output for every frame and sound, computed once.
 
-A cache is a folder of .npy shards beside `features.json`, which says what made them: encoders and
-the digest of their weights, augmentations, pair set, code version. Whatever differs is refused.
+A cache is a folder of .npy shards beside `features.json`, which says what they were made from:
+encoders and the digest of their weights, augmentations, pair set, code version. A cache that
+differs in any of these is refused.
 
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
 """
@@ -9,74 +10,26 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from soundspot.common.config import choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
-from soundspot.encoders import weights
-from soundspot.encoders.table import ENCODERS, build_encoder
-from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
+from soundspot.features.spec import FeatureSpec, kind_of
 
-CODE_VERSION = 1  # raise it when the same inputs would give other features
+CODE_VERSION = 1  # raise it when the same inputs would give different features
 SHARD_FRAMES = 256
 DESCRIPTION = "features.json"
 
 
-@dataclass(frozen=True)
-class FeatureSpec:
-    """What to compute.
-
-    Attributes:
-        visual: Name of the visual encoder.
-        audio: Name of the audio encoder.
-        pretrained: False takes random weights for both encoders, "audio" for the visual one alone
-            (the paper's Table 3, a and c).
-        views: Augmented views kept a training frame (K); 0 keeps none: they are drawn and encoded
-            anew in every epoch, which is exact and slow.
-        augmentations: How they are drawn.
-        seed: Of the views, and of random weights.
-    """
-
-    visual: str = "vgg16"
-    audio: str = "yamnet"
-    pretrained: Literal[True, False, "audio"] = True
-    views: int = 8
-    augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse unknown names before any work starts."""
-        for modality, name in (("visual", self.visual), ("audio", self.audio)):
-            table = {n: e for n, e in ENCODERS.items() if e.modality == modality}
-            choose(f"{modality} encoder", name, table)
-        check_augmentations(self.augmentations)
-        if self.views < 0 or self.views == 1:
-            raise SoundspotError(
-                f"features.views={self.views}: two views at least are needed to predict each "
-                "other, or 0 to encode them anew in every epoch"
-            )
-
-
-class Encoders(NamedTuple):
-    """The frozen pair on its device; `digest` names their weights."""
-
-    visual: nn.Module
-    audio: nn.Module
-    digest: str
-    device: torch.device
-
-
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
-    """Where a pair set keeps the features of a spec, whatever its number of views.
+    """Where a pair set keeps the features of a spec, for any number of views.
 
     More views can be added to a cache, and one with more views serves a spec with fewer.
     """
@@ -84,57 +37,31 @@ def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
 
 
-def kind_of(spec: FeatureSpec) -> dict[str, Any]:
-    """What a cache depends on: everything but how many views it holds."""
-    return {key: value for key, value in to_dict(spec).items() if key != "views"}
-
-
-def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
-    """The encoders a spec names, pretrained or (seeded) random; default: on the CPU."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(spec.seed)
-        seeing, hearing = spec.pretrained is True, spec.pretrained is not False
-        visual = weights.pretrained(spec.visual) if seeing else build_encoder(spec.visual, None)
-        audio = weights.pretrained(spec.audio) if hearing else build_encoder(spec.audio, None)
-    visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    digest = _digest(visual.state_dict(), audio.state_dict())
-    place = torch.device("cpu") if device is None else device
-    return Encoders(visual.to(place), audio.to(place), digest, place)
-
-
-def _digest(*states: Mapping[str, Tensor]) -> str:
-    sha = hashlib.sha256()
-    for state in states:
-        for name, tensor in sorted(state.items()):
-            sha.update(name.encode())
-            sha.update(tensor.contiguous().numpy().tobytes())
-    return sha.hexdigest()[:16]
-
-
-def refuse_stale(path: Path, expected: Mapping[str, Any]) -> None:
-    """Compare a cache's description with what it should be and say where they differ."""
+def read_description(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a cache's features.json, and refuse it if it is not what is expected."""
     try:
-        found = json.loads(path.read_text())
+        description: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} is damaged; delete {path.parent} and encode again") from error
     for key, value in expected.items():
-        if found.get(key) != value:
-            was = json.dumps(found.get(key))[:80]
+        if description.get(key) != value:
+            was = json.dumps(description.get(key))[:80]
             now = json.dumps(value)[:80]
             raise SoundspotError(
-                f"the feature cache {path.parent} is stale: its {key} is {was}, now it is {now}; "
-                "encode into another folder, or delete this one"
+                f"the feature cache {path.parent} is stale: its {key} is {was}, but now it is "
+                f"{now}; encode into another folder, or delete this one"
             )
+    return description
 
 
 class FeatureCache:
-    """A complete cache, read by memory map.
+    """A complete cache, memory-mapped.
 
     Attributes:
         audio: Embeddings of every sound.
         sound_rows: Path of a sound -> its row.
-        spec: What made it.
-        weights: Digest of the encoder weights.
+        spec: What it was made from.
+        weights: Digest of the encoders' weights.
     """
 
     def __init__(self, folder: Path, description: Mapping[str, Any], spec: FeatureSpec) -> None:
@@ -153,18 +80,18 @@ class FeatureCache:
     def open(
         cls, folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str | None = None
     ) -> "FeatureCache":
-        """Open a cache, or say why it does not fit.
+        """Open a cache, or say why it cannot be used.
 
         Args:
             folder: The cache.
             pairs: The pair set it must have been made from.
             spec: What it must hold.
-            digest: Of the encoder weights, where the caller has them.
+            digest: Of the encoders' weights, such as `encoders_digest` gives; None skips the check.
         """
         path = folder / DESCRIPTION
         if not path.exists():
             raise SoundspotError(
-                f"no feature cache at {folder}; make it with `soundspot encode {pairs.root}`"
+                f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`"
             )
         expected = {
             "code_version": CODE_VERSION,
@@ -173,8 +100,7 @@ class FeatureCache:
         }
         if digest is not None:
             expected["weights"] = digest
-        refuse_stale(path, expected)
-        return cls(folder, json.loads(path.read_text()), spec)
+        return cls(folder, read_description(path, expected), spec)
 
     def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:
         return [
@@ -189,7 +115,7 @@ class FeatureCache:
         if not path.exists():
             raise SoundspotError(
                 f"the feature cache {self.folder} is incomplete: {name} is missing; "
-                f"`soundspot encode` with views={self.spec.views} goes on where it stopped"
+                f"`soundspot encode` with views={self.spec.views} resumes it"
             )
         try:
             shard: NDArray[Any] = np.load(path, mmap_mode="r")
@@ -202,11 +128,11 @@ class FeatureCache:
         return shard
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
-        """View number views[i] of frames[i]."""
+        """View views[i] of each frames[i]."""
         return self._gather([self._views[k] for k in views], [self._train_rows[f] for f in frames])
 
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
-        """The whole-frame feature of frames that have boxes."""
+        """The whole-frame features of frames that have boxes."""
         return self._gather([self._eval] * len(frames), [self._eval_rows[f] for f in frames])
 
     def sound(self, paths: Sequence[str]) -> Float[Tensor, "b p a"]:
@@ -217,7 +143,7 @@ class FeatureCache:
     def _gather(
         groups: Sequence[list[NDArray[np.float16]]], rows: Sequence[int]
     ) -> Float[Tensor, "b c h w"]:
-        """Read rows in stored order h, w, c: seen as b c h w they are channels_last already."""
+        """Read rows, stored as h w c: permuted to b c h w they are already channels_last."""
         first = groups[0][0]
         out = torch.empty(len(rows), *first.shape[1:])
         target = out.numpy()

@@ -1,4 +1,7 @@
-"""Compute the frozen features of a pair set once: shards that can be killed, resumed and shared."""
+"""Compute the frozen features of a pair set, in shards: stop and resume at will, or share the work.
+
+Axes of arrays on disk: sounds are (sound, patch, channel), frames are (frame, h, w, channel).
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,14 +28,11 @@ from soundspot.features.cache import (
     CODE_VERSION,
     DESCRIPTION,
     SHARD_FRAMES,
-    Encoders,
     FeatureCache,
-    FeatureSpec,
     cache_folder,
-    kind_of,
-    load_encoders,
-    refuse_stale,
+    read_description,
 )
+from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 
@@ -41,13 +41,13 @@ SOUND_PATCHES = SOUND_SAMPLES // (PATCH_FRAMES * HOP)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that a cache will hold, known before the first frame is read.
+class Contents:
+    """Everything a cache will hold, known before the first frame is read.
 
     Attributes:
         sounds: Paths of the sounds, in row order.
         train_frames: Frames that get K augmented views.
-        eval_frames: Frames that get the one evaluation view.
+        eval_frames: Frames that get the evaluation view.
     """
 
     sounds: tuple[str, ...]
@@ -55,23 +55,32 @@ class Plan:
     eval_frames: tuple[str, ...]
 
 
-def plan(pairs: PairSet) -> Plan:
-    """Every sound, K views of frames to learn from, the whole frame where there are boxes."""
+def contents_of(pairs: PairSet) -> Contents:
+    """All sounds, the frames to learn from, and the frames with boxes."""
     rows = [pair for split in pairs.splits() for pair in pairs.select(split)]
     audio = [pair.audio for pair in rows if pair.audio is not None]
-    return Plan(
+    return Contents(
         sounds=_unique([*audio, *(sound.audio for sound in pairs.sounds)]),
         train_frames=_unique([pair.frame for pair in rows if pair.boxes is None]),
         eval_frames=_unique([pair.frame for pair in rows if pair.boxes is not None]),
     )
 
 
-def _unique(items: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(items))
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+class _Work(NamedTuple):
+    """What every shard is computed from."""
+
+    pairs: PairSet
+    spec: FeatureSpec
+    encoders: Encoders
+    contents: Contents
 
 
 class _Shard(NamedTuple):
-    """One file of the cache: what it holds and how to compute one of its batches."""
+    """One file of the cache: its contents and how to compute some of its rows."""
 
     path: Path
     shape: tuple[int, ...]
@@ -86,154 +95,148 @@ def encode(
     advance: Callable[[int], None] = lambda done: None,
     engine: Engine = SERIAL,
 ) -> FeatureCache:
-    """Compute what is missing of a cache; safe to kill, to repeat and to run in parallel.
+    """Compute what a cache lacks; safe to kill, to repeat and to run in parallel.
 
     Args:
         pairs: The pair set.
         folder: The cache.
         spec: What to compute.
-        advance: Told after every batch or shard how many views or sounds it held.
-        engine: Who computes; others than this process take a shard at a time.
+        advance: Called after every batch or shard with the number of views or sounds in it.
+        engine: Where to compute; any but this process takes one shard at a time.
     """
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     encoders = load_encoders(spec, device)
-    todo = plan(pairs)
-    _describe(folder, pairs, spec, encoders.digest, todo)
-    shards = list(_shards(folder, pairs, spec, encoders, todo))
+    work = _Work(pairs, spec, encoders, contents_of(pairs))
+    _write_description(folder, work)
+    shards = list(_shards(folder, work))
     if engine == SERIAL:
         _write_here(shards, advance)
     else:
         load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec)
         names = [shard.path.name for shard in shards]
-        for rows in map_loaded(load, names, engine, _crash):
+        for rows in map_loaded(load, names, engine, _worker_died):
             advance(rows)
     return FeatureCache.open(folder, pairs, spec, encoders.digest)
 
 
 def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> None:
-    # Two rounds: the first takes whatever no other process holds, the second waits for the rest.
+    # Two rounds: first what no other process is working on, then wait for the rest.
     for wait in (False, True):
         for shard in shards:
             with suppress(BusyError), _claimed(shard.path, wait):
                 if shard.path.exists():
                     advance(shard.shape[0] if not wait else 0)
                 else:
-                    _write_shard(shard, advance)
+                    _compute_shard(shard, advance)
 
 
 def _load_maker(root: Path, folder: Path, spec: FeatureSpec) -> Callable[[str], int]:
-    """What another process needs to make shards by their names: encoders of its own."""
-    encoders, pairs = load_encoders(spec), PairSet.open(root)
-    todo = plan(pairs)
+    """What another process needs to compute shards by name, with its own encoders."""
+    pairs = PairSet.open(root)
+    work = _Work(pairs, spec, load_encoders(spec), contents_of(pairs))
     # It may be on a machine with other weights, or see another copy of the pair set.
-    refuse_stale(folder / DESCRIPTION, _description(pairs, spec, encoders.digest, todo))
-    shards = _shards(folder, pairs, spec, encoders, todo)
-    return partial(_make_shard, {shard.path.name: shard for shard in shards})
+    read_description(folder / DESCRIPTION, _describe_cache(work))
+    return partial(_make_shard, {shard.path.name: shard for shard in _shards(folder, work)})
 
 
 def _make_shard(shards: Mapping[str, _Shard], name: str) -> int:
     shard = shards[name]
     with _claimed(shard.path, wait=True):
         if not shard.path.exists():
-            _write_shard(shard, lambda done: None)
+            _compute_shard(shard, lambda done: None)
     return shard.shape[0]
 
 
-def _crash(name: str) -> int:
+def _worker_died(name: str) -> int:
     raise SoundspotError(
-        f"the process that computed {name} died (out of memory?); "
-        "the same command goes on where it stopped"
+        f"the process that computed {name} died (out of memory?); run the same command to resume"
     )
 
 
-def size_on_disk(spec: FeatureSpec, todo: Plan) -> int:
-    """Bytes that a cache will take, to be said before it is made."""
-    grid = int(np.prod(_grid(spec))) * np.float16().nbytes
+def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
+    """Bytes that a cache will take."""
+    grid = int(np.prod(_grid_shape(spec))) * np.float16().nbytes
     sound = SOUND_PATCHES * ENCODERS[spec.audio].channels * np.float32().nbytes
-    frames = len(todo.train_frames) * spec.views + len(todo.eval_frames)
-    return frames * grid + len(todo.sounds) * sound
+    frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
+    return frames * grid + len(contents.sounds) * sound
 
 
-def views_and_sounds(spec: FeatureSpec, todo: Plan) -> int:
+def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
     """How many encoder passes a cache takes: the total of its progress bar."""
-    return len(todo.sounds) + len(todo.eval_frames) + len(todo.train_frames) * spec.views
+    frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
+    return frames + len(contents.sounds)
 
 
-def _grid(spec: FeatureSpec) -> tuple[int, int, int]:
+def _grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
     encoder = ENCODERS[spec.visual]
     side = VIEW_SIZE // (encoder.stride or 1)
     return side, side, encoder.channels
 
 
-def _describe(folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> None:
-    description = _description(pairs, spec, digest, todo)
+def _write_description(folder: Path, work: _Work) -> None:
+    description = _describe_cache(work)
     path = folder / DESCRIPTION
     if path.exists():
-        refuse_stale(path, description)
+        read_description(path, description)
         return
     folder.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(description, indent=1))
 
 
-def _description(pairs: PairSet, spec: FeatureSpec, digest: str, todo: Plan) -> dict[str, Any]:
+def _describe_cache(work: _Work) -> dict[str, Any]:
     return {
         "code_version": CODE_VERSION,
-        "spec": kind_of(spec),
-        "weights": digest,
-        "pairs": pairs.fingerprint(),
-        "sounds": list(todo.sounds),
-        "train_frames": list(todo.train_frames),
-        "eval_frames": list(todo.eval_frames),
+        "spec": kind_of(work.spec),
+        "weights": work.encoders.digest,
+        "pairs": work.pairs.fingerprint(),
+        "sounds": list(work.contents.sounds),
+        "train_frames": list(work.contents.train_frames),
+        "eval_frames": list(work.contents.eval_frames),
     }
 
 
-def _shards(
-    folder: Path, pairs: PairSet, spec: FeatureSpec, encoders: Encoders, todo: Plan
-) -> Iterator[_Shard]:
-    """The files of a cache, cheapest and most needed first."""
-
-    def audio(rows: slice) -> NDArray[Any]:
-        waves = np.stack([pairs.waveform(path) for path in todo.sounds[rows]])
-        embedded: Tensor = encoders.audio(torch.from_numpy(waves).to(encoders.device))
-        return embedded.cpu().numpy()
-
-    def visual(frames: Sequence[str], make: Callable[[Tensor, int], Tensor]) -> NDArray[Any]:
-        batch = torch.stack(
-            [
-                make(torch.from_numpy(pairs.frame(frame)).permute(2, 0, 1), i)
-                for i, frame in enumerate(frames)
-            ]
-        )
-        batch = batch.contiguous(memory_format=torch.channels_last).to(encoders.device)
-        feature: Tensor = encoders.visual(batch)
-        return feature.permute(0, 2, 3, 1).half().cpu().numpy()
-
-    heard = (len(todo.sounds), SOUND_PATCHES, ENCODERS[spec.audio].channels)
-    if todo.sounds:
-        yield _Shard(folder / "audio.npy", heard, np.float32, audio)
+def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
+    """The files of a cache, the cheapest and most needed first."""
+    spec, contents = work.spec, work.contents
+    if contents.sounds:
+        shape = (len(contents.sounds), SOUND_PATCHES, ENCODERS[spec.audio].channels)
+        yield _Shard(folder / "audio.npy", shape, np.float32, partial(_encode_sounds, work))
     for name, frames, view in (
-        ("eval", todo.eval_frames, None),
-        *((f"view{k:02d}", todo.train_frames, k) for k in range(spec.views)),
+        ("eval", contents.eval_frames, None),
+        *((f"view{k:02d}", contents.train_frames, k) for k in range(spec.views)),
     ):
         for start in range(0, len(frames), SHARD_FRAMES):
-            block = frames[start : start + SHARD_FRAMES]
-
-            def compute(
-                rows: slice, block: Sequence[str] = block, view: int | None = view, at: int = start
-            ) -> NDArray[Any]:
-                def make(frame: Tensor, i: int) -> Tensor:
-                    if view is None:
-                        return evaluation_view(frame)
-                    rng = view_generator(spec.seed, view, at + rows.start + i)
-                    return random_view(frame, spec.augmentations, rng)
-
-                return visual(block[rows], make)
-
+            rows = min(SHARD_FRAMES, len(frames) - start)
+            compute = partial(_encode_frames, work, frames, view, start)
             path = folder / f"{name}-{start // SHARD_FRAMES:05d}.npy"
-            yield _Shard(path, (len(block), *_grid(spec)), np.float16, compute)
+            yield _Shard(path, (rows, *_grid_shape(spec)), np.float16, compute)
 
 
-def _write_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
+def _encode_sounds(work: _Work, rows: slice) -> NDArray[Any]:
+    waveforms = np.stack([work.pairs.waveform(path) for path in work.contents.sounds[rows]])
+    embeddings: Tensor = work.encoders.audio(torch.from_numpy(waveforms).to(work.encoders.device))
+    return embeddings.cpu().numpy()
+
+
+def _encode_frames(
+    work: _Work, frames: Sequence[str], view: int | None, start: int, rows: slice
+) -> NDArray[Any]:
+    """Features of some rows of the shard that starts at frame `start`; no view: the whole frame."""
+    spec = work.spec
+    images = []
+    for index in range(start + rows.start, start + rows.stop):
+        frame = torch.from_numpy(work.pairs.frame(frames[index])).permute(2, 0, 1)
+        if view is None:
+            images.append(evaluation_view(frame))
+        else:
+            rng = view_generator(spec.seed, view, index)
+            images.append(random_view(frame, spec.augmentations, rng))
+    batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
+    features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
+    return features.permute(0, 2, 3, 1).half().cpu().numpy()
+
+
+def _compute_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
     rows = np.empty(shard.shape, shard.dtype)
     with torch.inference_mode():
         for start in range(0, len(rows), ENCODE_BATCH):
@@ -255,17 +258,17 @@ def _claimed(path: Path, wait: bool) -> Iterator[None]:
 def encode_with_bar(
     pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None], engine: Engine = SERIAL
 ) -> None:
-    """Encode into the pair set's own folder, saying first how big it will be.
+    """Encode into the pair set's own folder, under a progress bar.
 
     Args:
         pairs: The pair set.
         spec: What to compute.
-        say: Told what happens, a line at a time.
-        engine: Who computes.
+        say: Receives messages, first how big the cache will be.
+        engine: Where to compute.
     """
-    todo, place = plan(pairs), cache_folder(pairs, spec)
-    total = views_and_sounds(spec, todo)
-    say(f"{total} views and sounds, {size_on_disk(spec, todo) / 1e9:.2f} GB, into {place}")
+    contents, place = contents_of(pairs), cache_folder(pairs, spec)
+    total = views_and_sounds(spec, contents)
+    say(f"{total} views and sounds, {size_on_disk(spec, contents) / 1e9:.2f} GB, into {place}")
     console = Console(stderr=True)
     with Progress(
         BarColumn(),

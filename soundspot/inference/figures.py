@@ -25,7 +25,7 @@ from soundspot.encoders.logmel import (
     SAMPLE_RATE,
     YAMNET_LOGMEL,
     log_mel_patches,
-    stretch,
+    stretch_waveform,
 )
 from soundspot.inference.regions import Box
 
@@ -251,7 +251,7 @@ def _sound_panel(
     axis = SMALL + 8
     room = height - axis - (len(labels) * row + 10 if labels else 0)
     wave_height = room // 3
-    heard = stretch(torch.from_numpy(waveform)[None])
+    heard = stretch_waveform(torch.from_numpy(waveform)[None])
     panel.paste(_wave(heard[0].numpy(), (SOUND_WIDTH, wave_height)), (0, 0))
     mel_size = (SOUND_WIDTH, room - wave_height - 4)
     panel.paste(_spectrogram(heard, mel_size), (0, wave_height + 4))

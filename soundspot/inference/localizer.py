@@ -21,7 +21,7 @@ from soundspot.encoders import weights
 from soundspot.encoders.table import ENCODERS
 from soundspot.encoders.views import evaluation_view
 from soundspot.encoders.yamnet import YAMNet
-from soundspot.features.cache import FeatureSpec, load_encoders
+from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.inference import sound_events
 from soundspot.inference.localization import (
     FrameLike,

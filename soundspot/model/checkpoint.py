@@ -19,7 +19,7 @@ from torch import Tensor
 from soundspot.common.config import choose, from_dict, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write, write_text
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Method
 

@@ -1,1 +1,1 @@
-"""The paper's tables and figures by one command: what each is, its runs, its report."""
+"""Reproduce the paper's tables and figures: their definitions, runs, results and costs."""

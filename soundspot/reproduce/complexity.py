@@ -1,7 +1,7 @@
 """What a model costs: parameters and multiply-adds of every part (the GFLOPs of Table S6).
 
-The paper's GFLOPs are multiply-adds; docs/differences.md says how its numbers come about. Only
-convolutions and matrix products count, not activations, norms, pooling or the Fourier transform.
+The paper's GFLOPs are multiply-adds; docs/differences.md explains its numbers. Only convolutions
+and matrix products count, not activations, norms, pooling or the Fourier transform.
 """
 
 import sys
@@ -31,7 +31,7 @@ from soundspot.model.pcm import PCM
 from soundspot.training.recipe import Recipe, read_recipe
 
 VIEWS = 2
-REST = "attention and losses"  # what a method computes itself, outside its parts
+REST = "attention and losses"  # what a method computes outside its parts
 PAPER = {
     "pairs": ".",
     "method": "sspl",
@@ -47,10 +47,10 @@ class Part:
     """One part of a model.
 
     Attributes:
-        name: An encoder's name, or where the part stands in the method.
+        name: An encoder's name, or the path of the part in the method.
         parameters: How many it has.
         frame: GFLOPs to localise in one frame.
-        step: GFLOPs of a training step's forward pass, both views, divided by the batch.
+        step: GFLOPs per pair of a training step's forward pass, both views.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Complexity:
     """What a model costs.
 
     Attributes:
-        parts: Visual encoder, audio encoder, the method's parts, and what the method does itself.
-        batch: Pairs in a step: losses that compare pairs with each other cost more in a large one.
+        parts: Visual encoder, audio encoder, the method's parts, and the rest of the method.
+        batch: Pairs in a step; losses that compare pairs with each other cost more in a large one.
         pcm_pass: GFLOPs of one of the PCM's T passes, both views; None without a PCM.
     """
 
@@ -84,7 +84,7 @@ class Complexity:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The values for JSON."""
         return {"unit": "multiply-adds / 1e9", **to_dict(self), "total": to_dict(self.total)}
 
     def show(self) -> None:
@@ -92,9 +92,9 @@ class Complexity:
         audio = self.parts[1]
         note = (
             "GFLOPs are multiply-adds / 1e9 of convolutions and matrix products. Both views: the "
-            f"forward pass of a training step with {self.batch} pairs, for one of them. As in the "
-            f"paper's numbers, each view brings its sound; encoded once, it saves {audio.frame:.3f}"
-            ", and cached features save both encoders."
+            f"forward pass of a training step with {self.batch} pairs, per pair. As in the paper, "
+            "the sound counts with each view; encoding it once saves "
+            f"{audio.frame:.3f}, and cached features save both encoders."
         )
         if self.pcm_pass is not None:
             note += f" One pass of the PCM: {self.pcm_pass:.3f} for both views."
@@ -115,7 +115,7 @@ def gflops(recipe: Recipe) -> float:
 
 
 def measure(recipe: Recipe) -> Complexity:
-    """Count what a recipe's model costs, part by part; nothing is trained or loaded."""
+    """Count the cost of a recipe's model, part by part; nothing is trained or loaded."""
     visual = _encoder(recipe.features.visual, (1, 3, VIEW_SIZE, VIEW_SIZE))
     audio = _encoder(recipe.features.audio, (1, SOUND_SAMPLES))
     encoders = [
@@ -160,7 +160,7 @@ def _method(
     def features(pairs: int, shape: tuple[int, ...]) -> torch.Tensor:
         return torch.rand(pairs, *shape[1:])
 
-    classes = torch.arange(batch)  # all different: no pair is spared as a false negative
+    classes = torch.arange(batch)  # all different, so no pair is masked as a false negative
     first, second = features(batch, visual), features(batch, visual)
     pairs = Batch(first, second, features(batch, audio), classes)
     _, step = count_multiply_adds(parts, lambda: method(pairs))
@@ -185,8 +185,8 @@ def _method(
 def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The named parts of a method.
 
-    What soundspot.model.methods defines only joins parts together and is looked into; every other
-    module is a part, and so is the output convolution of a PCM, which its T passes share.
+    A module of soundspot.model.methods only joins parts, so its children are listed instead; every
+    other module is a part, and so is the output convolution of a PCM, which its T passes share.
     """
     for name, child in module.named_children():
         full = f"{path}{name}"
@@ -201,10 +201,10 @@ def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Modu
 def count_multiply_adds(
     parts: Mapping[str, nn.Module], run: Callable[[], T]
 ) -> tuple[T, "Counter[str]"]:
-    """Run something and count its multiply-adds by the innermost part that does them.
+    """Run something and count its multiply-adds by the innermost part that performs them.
 
     Args:
-        parts: Modules by name; what happens outside them is counted under REST.
+        parts: Modules by name; anything outside them counts as REST.
         run: Calls the network.
     """
     # torch counts a transposed convolution by its input, the paper by its output.
@@ -247,14 +247,14 @@ def count_multiply_adds(
 def _convolution(
     _input: torch.Size, weight: torch.Size, *_: object, out_shape: torch.Size, **__: object
 ) -> int:
-    """The whole kernel at every cell of the output; torch's unit is two a multiply-add."""
+    """The whole kernel at every cell of the output; torch counts a multiply-add as two."""
     return 2 * out_shape[0] * prod(out_shape[2:]) * prod(weight)
 
 
 def _by_shapes(count: Callable[[], T]) -> T:
-    """Count without computing: tensors of torch's meta device have shapes but no values.
+    """Count without computing: tensors on torch's meta device have shapes but no values.
 
-    A network that looks at values refuses them and runs for real, to the same count.
+    A network that needs values fails on them; it is then run for real, with the same count.
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -269,15 +269,15 @@ def _parameters(module: nn.Module) -> int:
 
 
 def read_subject(words: Sequence[str]) -> Recipe:
-    """What the command line asks about.
+    """The recipe that the command line asks about.
 
     Args:
-        words: A recipe (.yaml) or a model, then overrides such as `model.cycles=3`. Without the
-            former: the paper's SSPL with PCM on VGG16 and VGGish.
+        words: A recipe (.yaml) or a model, then overrides such as `model.cycles=3`. Default: the
+            paper's SSPL with PCM on VGG16 and VGGish.
     """
     if not words or ("=" in words[0] and not Path(words[0]).exists()):
         same = override(PAPER, words)["method"] == PAPER["method"]
-        # SSPL's switches mean nothing to another method.
+        # Another method does not have SSPL's settings.
         return from_dict(Recipe, override(PAPER if same else {**PAPER, "model": {}}, words))
     chosen, *settings = words
     if Path(chosen).suffix in (".yaml", ".yml"):

@@ -1,6 +1,6 @@
 """The paper's figures: curves as SVG, examples as a grid of pictures.
 
-Axes: n pairs, h w the map as a model made it.
+Axes: h w the map at the resolution of the model, s pixels of a picture.
 """
 
 import logging
@@ -17,8 +17,8 @@ from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay, write_picture
+from soundspot.reproduce.results import ReproductionPlan
 from soundspot.reproduce.runs import maps_of, scenes_of
-from soundspot.reproduce.table import Plan
 
 EXAMPLES = 8
 CAPTION = 22
@@ -26,16 +26,16 @@ CAPTION = 22
 log = logging.getLogger(__name__)
 
 
-def draw(found: Mapping[str, Any], plan: Plan, folder: Path) -> Path | None:
-    """Draw the figure of a table into a folder, if it has one and it can be drawn."""
-    if found["figure"] == "examples":
-        return _examples(found, plan, folder / f"{found['table']}.png")
-    if found["figure"] is not None:
-        return curves(found, folder / f"{found['table']}.svg")
+def draw_figure(results: Mapping[str, Any], plan: ReproductionPlan, folder: Path) -> Path | None:
+    """Draw the figure of a table into a folder; None if it has none or matplotlib is missing."""
+    if results["figure"] == "examples":
+        return _examples(results, plan, folder / f"{results['table']}.png")
+    if results["figure"] is not None:
+        return draw_curves(results, folder / f"{results['table']}.svg")
     return None
 
 
-def curves(found: Mapping[str, Any], path: Path) -> Path | None:
+def draw_curves(results: Mapping[str, Any], path: Path) -> Path | None:
     """Success by threshold (Fig. 4), or cIoU and AUC by passes of the PCM (Fig. 6)."""
     try:
         import matplotlib
@@ -45,36 +45,36 @@ def curves(found: Mapping[str, Any], path: Path) -> Path | None:
         return None
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.add_subplot()
-    for line in found["lines"]:
-        if found["figure"] == "success":
+    for line in results["lines"]:
+        if results["figure"] == "success":
             axes.plot(line["curve"]["x"], line["curve"]["y"], label=line["label"])
         else:
             for name in ("ciou", "auc"):
                 measure = {"ciou": "cIoU", "auc": "AUC"}[name]
                 label = f"{line['label']}, {measure}"
                 axes.plot(line["passes"]["x"], line["passes"][name], "o-", label=label)
-    success = found["figure"] == "success"
+    success = results["figure"] == "success"
     axes.set_xlabel("cIoU threshold" if success else "passes t of the PCM while testing")
     axes.set_ylabel("success ratio" if success else "cIoU, AUC")
-    axes.set_title(f"{found['title']} ({found['data']})")
+    axes.set_title(f"{results['title']} ({results['data']})")
     axes.grid(alpha=0.3)
     axes.legend()
-    # Named after the table, the picture's inner ids are the same whenever it is drawn.
-    with atomic_write(path) as part, matplotlib.rc_context({"svg.hashsalt": found["table"]}):
+    # With the table's name as salt, the ids inside the SVG are the same every time.
+    with atomic_write(path) as part, matplotlib.rc_context({"svg.hashsalt": results["table"]}):
         figure.savefig(part, format="svg", metadata={"Date": None})
     return path
 
 
-def _examples(found: Mapping[str, Any], plan: Plan, path: Path) -> Path:
-    """Test pairs of different classes, one a row: the truth, then the map of every line."""
-    scenes, _ = scenes_of(plan.exam.benchmarks[0], plan.exam)
+def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) -> Path:
+    """Test pairs of different classes, one per row: the truth, then the map of every line."""
+    scenes, _ = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
     first = {scene.item.cls: i for i, scene in reversed(list(enumerate(scenes)))}
     chosen = [scenes[i] for i in sorted(first.values())][:EXAMPLES]
     columns = []
-    for line in found["lines"]:
+    for line in results["lines"]:
         model = open_model(plan.runs / line["seeds"][0]["run"])
-        columns.append(maps_of(model, plan.exam, chosen, line["guidance"]))
-    labels = ["truth", *(line["label"] for line in found["lines"])]
+        columns.append(maps_of(model, plan.test_set, chosen, line["guidance"]))
+    labels = ["truth", *(line["label"] for line in results["lines"])]
     width, height = SIZE * len(labels), SIZE * len(chosen) + CAPTION
     sheet = Image.new("RGB", (width, height), "white")
     pen = ImageDraw.Draw(sheet)
@@ -82,7 +82,7 @@ def _examples(found: Mapping[str, Any], plan: Plan, path: Path) -> Path:
         pen.text((SIZE * column + 6, 5), label, fill="black")
     for row, scene in enumerate(chosen):
         assert scene.frame is not None
-        frame = plan.exam.pairs.frame(scene.frame)
+        frame = plan.test_set.pairs.frame(scene.frame)
         square = np.asarray(Image.fromarray(frame).resize((SIZE, SIZE)))
         pictures = [square, *(_over(square, maps[row]) for maps in columns)]
         for column, picture in enumerate(pictures):
@@ -97,6 +97,6 @@ def _examples(found: Mapping[str, Any], plan: Plan, path: Path) -> Path:
 
 
 def _over(
-    frame: UInt8[np.ndarray, "s s 3"], one: Float[np.ndarray, "h w"]
+    frame: UInt8[np.ndarray, "s s 3"], heat: Float[np.ndarray, "h w"]
 ) -> UInt8[np.ndarray, "s s 3"]:
-    return overlay(frame, evaluation_maps(one[None], SIZE)[0])
+    return overlay(frame, evaluation_maps(heat[None], SIZE)[0])

@@ -1,15 +1,14 @@
-"""What the paper's tables and figures consist of, read from tables/*.yaml.
+"""The definitions of the paper's tables and figures, read from tables/*.yaml.
 
-A line of a table is a recipe: the base of its kind for the training set at hand (bases.yaml), and
-the line's own settings.
+A line of a table is a recipe: a base for the training set at hand (bases.yaml) and the settings of
+the line.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from soundspot.common.config import from_dict, nearest, override, read_yaml
-from soundspot.common.errors import SoundspotError
+from soundspot.common.config import choose, from_dict, override, read_yaml
 from soundspot.data.pair_set import PairSet
 from soundspot.training.recipe import Recipe
 
@@ -30,12 +29,12 @@ class Line:
     """One line of a table, the same for every seed.
 
     Attributes:
-        label: What the table calls it.
-        base: A kind of bases.yaml.
+        label: Its name in the table.
+        base: A key of bases.yaml.
         settings: What differs from the base.
-        quick: What differs further where results are wanted soon.
+        quick: What else differs in a quick run.
         guidance: Weight of the image-only saliency in the map (object guidance).
-        only: The training set that its settings are meant for; default: any.
+        only: The training set its settings are for; default: any.
         published: "training set/test set" -> cIoU and AUC of the paper.
     """
 
@@ -54,10 +53,10 @@ class Experiment:
 
     Attributes:
         title: As the paper numbers it.
-        note: What to know when reading it.
+        note: What the reader should know.
         lines: Its lines, in the paper's order.
-        gflops: Whether each line says what it costs.
-        figure: What is drawn beside the table.
+        gflops: Whether to show what each line costs.
+        figure: What to draw beside the table.
     """
 
     title: str
@@ -67,20 +66,19 @@ class Experiment:
     figure: Literal["success", "iterations", "examples"] | None = None
 
 
-def names() -> list[str]:
-    """The tables and figures there are."""
+def table_names() -> list[str]:
+    """The names of all tables and figures."""
     return sorted(path.stem for path in TABLES.glob("*.yaml") if path.stem != BASES)
 
 
-def find(name: str) -> Experiment:
-    """A table or figure by its name."""
-    if name not in names():
-        raise SoundspotError(f"unknown table {name!r}: {nearest(name, names())}")
-    return from_dict(Experiment, read_yaml(TABLES / f"{name}.yaml"))
+def find_table(name: str) -> Experiment:
+    """A table or figure by name."""
+    files = {table: TABLES / f"{table}.yaml" for table in table_names()}
+    return from_dict(Experiment, read_yaml(choose("table", name, files)))
 
 
 def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
-    """The lines of a table that a training set has."""
+    """The lines of a table that apply to a training set."""
     return [line for line in experiment.lines if line.only in (None, pairs.name)]
 
 
@@ -88,13 +86,13 @@ def recipe_of(line: Line, pairs: PairSet, seed: int, quick: bool) -> Recipe:
     """The recipe of a line on a training set."""
     bases = read_yaml(TABLES / f"{BASES}.yaml")
     base = bases.get(pairs.name, bases["flickr"])[line.base]
-    hurried = QUICK + line.quick if quick else ()
-    values = override(base, [*line.settings, *hurried, f"train.seed={seed}"])
+    faster = QUICK + line.quick if quick else ()
+    values = override(base, [*line.settings, *faster, f"train.seed={seed}"])
     return from_dict(Recipe, {"pairs": str(pairs.root), **values})
 
 
 def published_key(pairs: PairSet, benchmark: str) -> str | None:
-    """How the paper's numbers are looked up; None where the data are not the paper's."""
+    """The key of the paper's numbers; None if the data are not the paper's."""
     test = PAPER_TESTS.get(benchmark)
     if test is None or pairs.name not in ("flickr", "vggsound"):
         return None

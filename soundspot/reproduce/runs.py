@@ -1,9 +1,9 @@
-"""Train what a table lacks, reuse what is there, and score every run on the test set.
+"""Train the runs a table lacks, reuse the others, and score every run on the test set.
 
-A run's folder is named after its recipe, so tables share their runs, and a table that was
-interrupted goes on where it stopped.
+A run's folder is named after its recipe, so tables share their runs, and an interrupted table
+resumes.
 
-Axes: n pairs, m duets, h w the map as a model made it.
+Axes: n pairs, m duets, h w the map at the resolution of the model.
 """
 
 import hashlib
@@ -59,9 +59,9 @@ class TestSet:
     """What every run of a table is tested on.
 
     Attributes:
-        benchmarks: One, and after it its duets, if it has some.
+        benchmarks: One benchmark, then its duets if it has any.
         pairs: Their media.
-        annotations: Folder of their annotation files, where they are not in the pair set.
+        annotations: Folder of their annotation files, if the pair set has none.
     """
 
     benchmarks: tuple[Benchmark, ...]
@@ -70,12 +70,12 @@ class TestSet:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """A run on the test set.
+class RunScores:
+    """The scores of a run on the test set.
 
     Attributes:
         ciou: Of each pair, protocol `sspl`.
-        duets: Share of each duet's two sounds whose peak is on the sounding side.
+        duets: Per duet, the share of its two sounds whose peak is on the sounding side.
         by_cycle: cIoU of each pair after each pass of a PCM.
     """
 
@@ -84,26 +84,24 @@ class Scored:
     by_cycle: tuple[Float[np.ndarray, "n"], ...] = ()
 
 
-def set_exam(
+def choose_test_set(
     train_on: PairSet, test: Path | None, benchmarks: Sequence[str], annotations: Path | None
 ) -> TestSet:
-    """The test set of a training set; ESC-VOC brings its own."""
+    """The test set for a training set; ESC-VOC includes its own."""
     wanted = tuple(benchmarks) or DEFAULT_BENCHMARKS.get(train_on.name)
     if wanted is None or (test is None and train_on.name != "escvoc"):
         raise SoundspotError(
-            f"a table of {train_on.name} needs something to be tested on: name --benchmark, "
-            "--test (the pair set of its media) and --annotations"
+            f"a table of {train_on.name} needs a test set: give --benchmark, --test (the pair set "
+            "of its media) and --annotations"
         )
     if DUETS in wanted[0] or len(wanted) > 2 or any(DUETS not in name for name in wanted[1:]):
-        raise SoundspotError(
-            f"a table is tested on one benchmark and, after it, its duets: not on {list(wanted)}"
-        )
+        raise SoundspotError(f"expected one benchmark and, after it, its duets, got {list(wanted)}")
     pairs = train_on if test is None else PairSet.open(test)
     return TestSet(tuple(find_benchmark(name) for name in wanted), pairs, annotations)
 
 
 def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
-    """Where a recipe's run is: the same for whatever table asks for it."""
+    """The folder of a recipe's run, the same for every table."""
     model = non_defaults(from_dict(METHODS[recipe.method].config, recipe.model))
     content = non_defaults(recipe) | {"pairs": pairs.fingerprint(), "model": model}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -111,21 +109,21 @@ def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
 
 
 def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train a recipe unless its run is complete; returns what the run says of itself."""
+    """Train a recipe unless its run is complete, and return its result.json."""
     result = folder / RESULT
     if not result.exists():
         pairs = PairSet.open(recipe.pairs)
         _encode_missing(pairs, recipe, say)
         train(recipe, folder, validate, training_curves)
     try:
-        found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{result} is damaged; delete {folder} to train it again") from error
-    return found
+    return content
 
 
 def _encode_missing(pairs: PairSet, recipe: Recipe, say: Callable[[str], None]) -> None:
-    """A stale or damaged cache is left as it is, for `train` to complain of."""
+    """A stale or damaged cache is left alone: `encode` refuses it and says why."""
     folder = cache_folder(pairs, recipe.features)
     try:
         FeatureCache.open(folder, pairs, recipe.features)
@@ -134,48 +132,50 @@ def _encode_missing(pairs: PairSet, recipe: Recipe, say: Callable[[str], None]) 
         encode_with_bar(pairs, recipe.features, say)
 
 
-def score_run(folder: Path, exam: TestSet, guidance: float = 0.0, passes: bool = False) -> Scored:
-    """Judge the best epoch of a run (chosen on validation data) on the test set.
+def score_run(
+    folder: Path, test_set: TestSet, guidance: float = 0.0, passes: bool = False
+) -> RunScores:
+    """Score the best epoch of a run (chosen on validation data) on the test set.
 
     Args:
         folder: The run.
-        exam: The test set.
+        test_set: The test set.
         guidance: Weight of object guidance.
-        passes: Whether to judge each pass of a PCM too.
+        passes: Whether to score each pass of a PCM too.
     """
     model = open_model(folder)
-    first, *others = exam.benchmarks
-    scenes, truths = scenes_of(first, exam)
-    traced = _traced(model, exam, scenes) if passes else ()
-    scored = Scored(
-        ciou=score(maps_of(model, exam, scenes, guidance), truths)[MAIN],
-        by_cycle=tuple(score(one, truths)[MAIN] for one in traced),
+    first, *others = test_set.benchmarks
+    scenes, truths = scenes_of(first, test_set)
+    traced = _traced(model, test_set, scenes) if passes else ()
+    scores = RunScores(
+        ciou=score(maps_of(model, test_set, scenes, guidance), truths)[MAIN],
+        by_cycle=tuple(score(maps, truths)[MAIN] for maps in traced),
     )
     for benchmark in others:
-        scenes, _ = scenes_of(benchmark, exam)
+        scenes, _ = scenes_of(benchmark, test_set)
         sides = [scene.item.side for scene in scenes if scene.item.side is not None]
         groups = [scene.item.group for scene in scenes if scene.item.group is not None]
-        peaks = peak_on_side(maps_of(model, exam, scenes, guidance), sides)
-        scored = replace(scored, duets=mean_of_group(peaks, groups))
-    return scored
+        peaks = peak_on_side(maps_of(model, test_set, scenes, guidance), sides)
+        scores = replace(scores, duets=mean_of_group(peaks, groups))
+    return scores
 
 
-def scenes_of(benchmark: Benchmark, exam: TestSet) -> tuple[list[Scene], Truths]:
-    """The pairs of a benchmark with a visible source whose media are there, and their truth."""
-    scenes, missing = find_scenes(benchmark, exam.pairs, exam.annotations)
+def scenes_of(benchmark: Benchmark, test_set: TestSet) -> tuple[list[Scene], Truths]:
+    """The pairs of a benchmark that have media and a visible source, and their truth."""
+    scenes, missing = find_scenes(benchmark, test_set.pairs, test_set.annotations)
     scenes = [scene for scene in scenes if scene.item.visible]
     if missing:
         log.warning("%d pairs of %s have no media", len(missing), benchmark.name)
     if not scenes:
-        raise SoundspotError(f"{exam.pairs.root} has none of the pairs of {benchmark.name}")
+        raise SoundspotError(f"{test_set.pairs.root} has none of the pairs of {benchmark.name}")
     return scenes, benchmark.truths([scene.item for scene in scenes])
 
 
 def maps_of(
-    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
-    """The maps of a model, with object guidance if it has a weight."""
-    features, frames, sounds = _features(model, exam, scenes)
+    """The maps of a model, with object guidance if its weight is not 0."""
+    features, frames, sounds = _features_of(model, test_set, scenes)
     maps = predictions.model_maps(model, features, frames, features.sound(sounds))
     if not guidance:
         return maps
@@ -183,25 +183,25 @@ def maps_of(
 
 
 def _traced(
-    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene]
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene]
 ) -> Sequence[Float[np.ndarray, "n h w"]]:
-    """The maps after each pass of a PCM, a few more than it was trained with; else nothing."""
+    """The maps after each pass of a PCM, with a few more than in training; else nothing."""
     cycles = model.cycles
     if cycles is None:
         return ()
-    features, frames, sounds = _features(model, exam, scenes)
+    features, frames, sounds = _features_of(model, test_set, scenes)
     heard = features.sound(sounds)
     return list(predictions.maps_by_cycle(model, features, frames, heard, cycles + MORE_CYCLES))
 
 
-def _features(
-    model: EvaluatedModel, exam: TestSet, scenes: Sequence[Scene]
+def _features_of(
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene]
 ) -> tuple[Features, list[str], list[str]]:
     frames, sounds = frames_of(scenes), sounds_of(scenes)
-    features = predictions.open_features(model, exam.pairs, frames, sounds)
+    features = predictions.open_features(model, test_set.pairs, frames, sounds)
     if isinstance(features, EncodedFeatures) and features.lost:
         raise SoundspotError(
-            f"{len(features.lost)} files of {exam.pairs.root} cannot be read: "
-            f"see `soundspot pairs check {exam.pairs.root}`"
+            f"{len(features.lost)} files of {test_set.pairs.root} cannot be read: "
+            f"see `soundspot pairs check {test_set.pairs.root}`"
         )
     return features, frames, sounds

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet, draw_sounds
 from soundspot.encoders.views import random_view, view_generator
-from soundspot.features.cache import Encoders, FeatureCache, class_indices
+from soundspot.features.cache import FeatureCache, class_indices
+from soundspot.features.spec import Encoders
 from soundspot.model.methods.method import Batch
 
 

@@ -24,7 +24,8 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import LOCK, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
-from soundspot.features.cache import FeatureCache, cache_folder, load_encoders
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
 from soundspot.training.average import WeightAverage

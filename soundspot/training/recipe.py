@@ -10,7 +10,7 @@ from soundspot.common.config import choose, from_dict, override, read_yaml, to_d
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.table import ENCODERS
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 
 

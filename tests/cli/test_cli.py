@@ -12,7 +12,7 @@ from PIL import Image
 from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.encoders import weights
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.media import clips as media
 from soundspot.model import checkpoint

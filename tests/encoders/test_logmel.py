@@ -12,7 +12,7 @@ from soundspot.encoders.logmel import (
     LogMelSpec,
     log_mel_patches,
     mel_matrix,
-    stretch,
+    stretch_waveform,
 )
 
 SILENCE = float(np.log(0.01))
@@ -74,7 +74,7 @@ def test_a_tone_lights_the_band_that_holds_it() -> None:
 
 
 def test_too_short_a_sound_is_refused_with_the_length_it_needs() -> None:
-    with pytest.raises(SoundspotError, match=r"at least 15600 samples.*has 15599"):
+    with pytest.raises(SoundspotError, match=r"at least 15600 samples.*got 15599"):
         log_mel_patches(torch.zeros(1, 15_599), VGGISH_LOGMEL)
 
 
@@ -111,8 +111,8 @@ def test_stretch_uses_each_rows_own_minimum_and_maximum() -> None:
             [-1.0, 2 * (1 / 1.001 - 0.5), 2 * (0.5 / 1.001 - 0.5)],
         ]
     )
-    torch.testing.assert_close(stretch(waveform), expected)
+    torch.testing.assert_close(stretch_waveform(waveform), expected)
 
 
 def test_stretch_of_silence_is_finite() -> None:
-    torch.testing.assert_close(stretch(torch.zeros(1, 5)), -torch.ones(1, 5))
+    torch.testing.assert_close(stretch_waveform(torch.zeros(1, 5)), -torch.ones(1, 5))

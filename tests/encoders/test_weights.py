@@ -1,4 +1,4 @@
-"""weights.py with a registry of its own: a tar.gz in tmp_path and a downloader that reads it."""
+"""weights.py with a toy registry: a tar.gz in memory and a downloader that hands it out."""
 
 import errno
 import hashlib
@@ -17,10 +17,10 @@ import safetensors.torch
 import torch
 
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
-from soundspot.encoders.registry import REGISTRY, Entry, Member, Source
-from soundspot.encoders.weight_cache import DownloadError, IndexArchive, Remote
-from soundspot.encoders.weights import AbsentError, DamagedError, WeightsError
+from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.download import DownloadError, IndexArchive, Remote
+from soundspot.encoders.registry import REGISTRY, Member, RegistryEntry, Source
+from soundspot.encoders.weight_cache import AbsentError, DamagedError, WeightsError
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
 TENSOR_FILE = safetensors.torch.save(TENSORS)
@@ -60,7 +60,7 @@ ARCHIVE_FILE = tar_gz(
 )
 
 
-def registry_of(archive_file: bytes) -> dict[str, Entry]:
+def registry_of(archive_file: bytes) -> dict[str, RegistryEntry]:
     archive = IndexArchive("toy", "toy-1.0.tar.gz", sha256(archive_file))
     convert = "safetensors.torch:load"
     model = Source(
@@ -74,9 +74,9 @@ def registry_of(archive_file: bytes) -> dict[str, Entry]:
     photo = Source("photo.jpg", sha256(PHOTO), Member(archive, "images/photo.jpg"))
     web = Source("other.bin", sha256(OTHER_FILE), "https://example.org/other.bin", convert)
     entries = (
-        Entry("toy-model", "weights", "a model", "MIT", (model, other)),
-        Entry("toy-photo", "media", "a photo", "MIT", (photo,)),
-        Entry("web-model", "weights", "a model", "MIT", (web,)),
+        RegistryEntry("toy-model", "weights", "a model", "MIT", (model, other)),
+        RegistryEntry("toy-photo", "media", "a photo", "MIT", (photo,)),
+        RegistryEntry("web-model", "weights", "a model", "MIT", (web,)),
     )
     return {entry.name: entry for entry in entries}
 
@@ -129,15 +129,15 @@ def flip_a_byte(file: Path) -> None:
 
 def test_load_fetches_converts_and_then_needs_no_network() -> None:
     server = Server()
-    first = weights.load("toy-model", registry=TOYS, download=server)
-    again = weights.load("toy-model", registry=TOYS, download=never)
+    first = weights.load_tensors("toy-model", registry=TOYS, download=server)
+    again = weights.load_tensors("toy-model", registry=TOYS, download=never)
     for tensors in (first, again):
         torch.testing.assert_close(tensors, TENSORS, rtol=0, atol=0)
     assert server.asked == [IndexArchive("toy", "toy-1.0.tar.gz", sha256(ARCHIVE_FILE))]
 
 
 def test_one_download_keeps_all_registered_members_and_nothing_else(cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     assert weights.media("toy-photo", registry=TOYS, download=never).read_bytes() == PHOTO
     assert files(cached) == {
         "toy-model/toy.bin",
@@ -157,25 +157,72 @@ def test_class_names_of_weights_without_classes() -> None:
         weights.class_names("web-model", registry=TOYS, download=Server(OTHER_FILE))
 
 
+def test_class_names_are_read_from_the_header_alone(cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    file = cached / "toy-model" / "toy-model.safetensors"
+    data = file.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    file.write_bytes(data[:header])
+    assert weights.class_names("toy-model", registry=TOYS, download=never)[0] == "dog"
+    for damaged in (b"", data[:5], data[: header - 20], b"\xff" * 8 + data[8:], b"\2" + b"\0" * 7):
+        file.write_bytes(damaged)
+        with pytest.raises(DamagedError, match=r"toy-model\.safetensors is damaged"):
+            weights.class_names("toy-model", registry=TOYS, download=never)
+
+
+def remembered(digest: str) -> str:
+    names = ["toy-model", "web-model"]
+    return weights.remembered_digest(names, lambda: digest, registry=TOYS)
+
+
+def test_a_digest_is_computed_once_for_the_same_weights(cached: Path, tmp_path: Path) -> None:
+    assert remembered("absent") == "absent"  # and is not kept: nothing says of what it is
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    assert remembered("first") == "first"
+    assert remembered("second") == "first"
+    (tmp_path / "other").write_bytes(OTHER_FILE)
+    weights.add("toy-model", tmp_path / "other", registry=TOYS)
+    assert remembered("of other weights") == "of other weights"
+    weights.fetch("toy-model", force=True, registry=TOYS, download=never)
+    assert remembered("after a repair") == "after a repair"
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
+def test_damaged_digests_are_computed_again(content: bytes, cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    (cached / "digests.json").write_bytes(content)
+    assert remembered("new") == "new"
+    assert remembered("again") == "new"
+
+
+def test_digests_that_cannot_be_kept_are_no_error(cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("web-model", registry=TOYS, download=Server(OTHER_FILE))
+    (cached / "digests.json").mkdir()
+    assert remembered("new") == "new"
+
+
 def test_a_link_in_the_archive_is_not_followed(tmp_path: Path, cached: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(TENSOR_FILE)
     linked = tar_gz({"toy-1.0/images/photo.jpg": PHOTO}, {"toy-1.0/models/toy.bin": str(secret)})
     with pytest.raises(DownloadError, match=r"holds no regular file models/toy\.bin"):
-        weights.load("toy-model", registry=registry_of(linked), download=Server(linked))
+        weights.load_tensors("toy-model", registry=registry_of(linked), download=Server(linked))
     assert "toy-model/toy.bin" not in files(cached)
 
 
 @pytest.mark.parametrize("content", [ARCHIVE_FILE[:-1], ARCHIVE_FILE + b"x", b""])
 def test_other_bytes_than_expected_are_never_used(content: bytes, cached: Path) -> None:
     with pytest.raises(DownloadError, match=r"toy-1\.0\.tar\.gz has sha256 .* expected"):
-        weights.load("toy-model", registry=TOYS, download=Server(content))
+        weights.load_tensors("toy-model", registry=TOYS, download=Server(content))
     assert files(cached) == set()
 
 
 def test_no_network_says_what_was_tried_and_what_to_do() -> None:
     with pytest.raises(DownloadError) as caught:
-        weights.load("web-model", registry=TOYS, download=no_network)
+        weights.load_tensors("web-model", registry=TOYS, download=no_network)
     message = str(caught.value)
     assert "web-model could not be fetched" in message
     assert "https://example.org/other.bin: no connection" in message
@@ -185,18 +232,18 @@ def test_no_network_says_what_was_tried_and_what_to_do() -> None:
 
 
 def test_offline_uses_the_cache_and_only_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     monkeypatch.setenv("SOUNDSPOT_OFFLINE", "1")
-    assert set(weights.load("toy-model", registry=TOYS, download=never)) == {"a", "b"}
+    assert set(weights.load_tensors("toy-model", registry=TOYS, download=never)) == {"a", "b"}
     with pytest.raises(DownloadError, match="SOUNDSPOT_OFFLINE is set"):
-        weights.load("web-model", registry=TOYS, download=never)
+        weights.load_tensors("web-model", registry=TOYS, download=never)
     with pytest.raises(DownloadError, match="SOUNDSPOT_OFFLINE is set"):
         weights.fetch("web-model", url="https://example.org/x", registry=TOYS, download=never)
 
 
 @pytest.mark.parametrize("name", ["toy.bin", "toy-model.safetensors", "toy-model.json"])
-def test_a_flipped_byte_is_found_named_and_mended(name: str, cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+def test_a_flipped_byte_is_found_named_and_repaired(name: str, cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     file = cached / "toy-model" / name
     flip_a_byte(file)
 
@@ -209,16 +256,16 @@ def test_a_flipped_byte_is_found_named_and_mended(name: str, cached: Path) -> No
 
     weights.fetch("toy-model", force=True, registry=TOYS, download=Server())
     assert [status.problem for status in weights.verify(TOYS)] == [None, None, None]
-    loaded = weights.load("toy-model", registry=TOYS, download=never)
+    loaded = weights.load_tensors("toy-model", registry=TOYS, download=never)
     torch.testing.assert_close(loaded, TENSORS, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["toy-model.safetensors", "toy-model.json"])
 def test_load_and_fetch_refuse_damaged_weights(name: str, cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     file = cached / "toy-model" / name
     flip_a_byte(file)
-    for act in (weights.load, weights.fetch):
+    for act in (weights.load_tensors, weights.fetch):
         with pytest.raises(DamagedError, match=f"{name} is damaged"):
             act("toy-model", registry=TOYS, download=never)
 
@@ -227,7 +274,7 @@ def test_a_damaged_source_is_not_converted(cached: Path) -> None:
     weights.media("toy-photo", registry=TOYS, download=Server())
     flip_a_byte(cached / "toy-model" / "toy.bin")
     with pytest.raises(DamagedError, match=r"toy\.bin is damaged"):
-        weights.load("toy-model", registry=TOYS, download=never)
+        weights.load_tensors("toy-model", registry=TOYS, download=never)
 
 
 def test_damaged_media_are_refused(cached: Path) -> None:
@@ -236,34 +283,34 @@ def test_damaged_media_are_refused(cached: Path) -> None:
         weights.media("toy-photo", registry=TOYS, download=never)
 
 
-def test_mending_needs_no_network_while_the_source_is_whole(cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+def test_repairing_needs_no_network_while_the_source_is_whole(cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     flip_a_byte(weights.path("toy-model", registry=TOYS))
     weights.fetch("toy-model", force=True, registry=TOYS, download=never)
-    assert set(weights.load("toy-model", registry=TOYS, download=never)) == {"a", "b"}
+    assert set(weights.load_tensors("toy-model", registry=TOYS, download=never)) == {"a", "b"}
 
 
 @pytest.mark.parametrize("missing", ["toy-model.safetensors", "toy-model.json"])
 def test_a_stopped_conversion_is_done_again(missing: str, cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     (cached / "toy-model" / missing).unlink()
-    assert set(weights.load("toy-model", registry=TOYS, download=never)) == {"a", "b"}
+    assert set(weights.load_tensors("toy-model", registry=TOYS, download=never)) == {"a", "b"}
 
 
 def test_a_newer_converter_converts_again_without_the_network(
     cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
-    monkeypatch.setattr(weights, "CONVERSION", weights.CONVERSION + 1)
-    weights.load("toy-model", registry=TOYS, download=never)
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    monkeypatch.setattr(weight_cache, "CONVERSION", weight_cache.CONVERSION + 1)
+    weights.load_tensors("toy-model", registry=TOYS, download=never)
     record = json.loads((cached / "toy-model" / "toy-model.json").read_bytes())
-    assert record["conversion"] == weights.CONVERSION
+    assert record["conversion"] == weight_cache.CONVERSION
 
 
 def test_what_a_killed_process_left_is_swept_away(cached: Path) -> None:
     (cached / "toy-model").mkdir(parents=True)
     (cached / "toy-model" / ".toy.bin.0123abcd.part").write_bytes(b"half")
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     assert not [file for file in files(cached) if file.endswith(".part")]
 
 
@@ -273,7 +320,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(cached: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(SoundspotError, match=r"No space left on device.*SOUNDSPOT_CACHE"):
-        weights.load("toy-model", registry=TOYS, download=fill_the_disk)
+        weights.load_tensors("toy-model", registry=TOYS, download=fill_the_disk)
     assert files(cached) == set()
 
 
@@ -283,7 +330,7 @@ def test_a_cache_that_cannot_be_made_is_one_sentence(
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path / "file"))
     with pytest.raises(WeightsError, match="Cannot read"):
-        weights.load("toy-model", registry=TOYS, download=Server())
+        weights.load_tensors("toy-model", registry=TOYS, download=Server())
     with pytest.raises(SoundspotError, match="cannot write"):
         weights.fetch("toy-model", registry=TOYS, download=Server())
 
@@ -297,15 +344,15 @@ def test_add_accepts_the_file_its_archive_and_the_alternative(
     added = weights.add("toy-model", file, registry=TOYS)
     assert added == weights.path("toy-model", registry=TOYS)
     expected = safetensors.torch.load(OTHER_FILE) if content == OTHER_FILE else TENSORS
-    loaded = weights.load("toy-model", registry=TOYS, download=never)
+    loaded = weights.load_tensors("toy-model", registry=TOYS, download=never)
     torch.testing.assert_close(loaded, expected, rtol=0, atol=0)
 
 
 def test_adding_replaces_the_other_source(tmp_path: Path, cached: Path) -> None:
-    weights.load("toy-model", registry=TOYS, download=Server())
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     (tmp_path / "other").write_bytes(OTHER_FILE)
     weights.add("toy-model", tmp_path / "other", registry=TOYS)
-    assert weights.load("toy-model", registry=TOYS, download=never)["a"].shape == (11,)
+    assert weights.load_tensors("toy-model", registry=TOYS, download=never)["a"].shape == (11,)
     assert not (cached / "toy-model" / "toy.bin").exists()
 
 
@@ -329,7 +376,7 @@ def test_fetch_from_a_users_url() -> None:
     url = "https://me:secret@example.org/mirror/other.bin"
     weights.fetch("web-model", url=url, registry=TOYS, download=server)
     assert server.asked == [url]
-    assert weights.load("web-model", registry=TOYS, download=never)["a"].shape == (11,)
+    assert weights.load_tensors("web-model", registry=TOYS, download=never)["a"].shape == (11,)
 
 
 def test_a_wrong_users_url_is_refused_without_its_password() -> None:
@@ -342,23 +389,23 @@ def test_a_wrong_users_url_is_refused_without_its_password() -> None:
 @pytest.mark.parametrize(
     ("act", "name", "words"),
     [
-        (weights.load, "toy-modle", "did you mean toy-model?"),
-        (weights.load, "toy-photo", "Unknown weights 'toy-photo'"),
-        (weights.media, "toy-model", "Unknown media 'toy-model'"),
-        (weights.fetch, "%", "Unknown weights '%': the choices are toy-model, toy-photo"),
-        (weights.path, "toy-foto", "did you mean toy-photo?"),
+        (weights.load_tensors, "toy-modle", "did you mean 'toy-model'?"),
+        (weights.load_tensors, "toy-photo", "unknown weights 'toy-photo'"),
+        (weights.media, "toy-model", "unknown media 'toy-model'"),
+        (weights.fetch, "%", "unknown weights '%': The choices are toy-model, toy-photo"),
+        (weights.path, "toy-foto", "did you mean 'toy-photo'?"),
     ],
 )
 def test_an_unknown_name_lists_the_choices(
     act: Callable[..., object], name: str, words: str
 ) -> None:
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(SoundspotError) as caught:
         act(name, registry=TOYS)
     assert words in str(caught.value)
 
 
 def test_an_unknown_encoder_lists_the_choices() -> None:
-    with pytest.raises(WeightsError, match="did you mean vgg16"):
+    with pytest.raises(SoundspotError, match="did you mean 'vgg16'"):
         weights.pretrained("vgg-16")
 
 
@@ -375,7 +422,7 @@ def test_list_entries_tells_what_is_cached() -> None:
     assert (model.size, photo.size, web.size) == (len(TENSOR_FILE), len(PHOTO), 0)
     assert model.sources == (
         "toy.bin in toy-1.0.tar.gz on the package index",
-        "other.bin, given by you",
+        "other.bin, added by you",
     )
     assert web.sources == ("other.bin from https://example.org/other.bin",)
 
@@ -387,7 +434,7 @@ def _load_in_a_process(log: Path, barrier, results) -> None:  # type: ignore[no-
         file.write(ARCHIVE_FILE)
 
     barrier.wait(timeout=60)
-    results.put(sorted(weights.load("toy-model", registry=TOYS, download=logged)))
+    results.put(sorted(weights.load_tensors("toy-model", registry=TOYS, download=logged)))
 
 
 def test_two_processes_at_once_download_once(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from soundspot.evaluation import no_visible_source, predictions
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import EncodedFeatures, open_model
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
-from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig

@@ -5,8 +5,9 @@ import torch
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair
 from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
-from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.method import Method
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
 from soundspot.inference.batch import Job
 from soundspot.inference.localizer import load

@@ -12,7 +12,7 @@ import soundspot
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.inference.demo import siren
 from soundspot.inference.localization import as_frame, as_waveform

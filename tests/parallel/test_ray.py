@@ -17,7 +17,7 @@ from soundspot.data.corpora import folder
 from soundspot.data.pair_set import PairSet
 from soundspot.data.preparation import PrepareOptions
 from soundspot.features import encoding
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
 from soundspot.inference.batch import Job
 from soundspot.media import clips as media

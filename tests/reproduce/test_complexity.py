@@ -11,7 +11,7 @@ from torch import nn
 
 from soundspot.cli import main
 from soundspot.common.config import to_dict
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card, build_method
 from soundspot.model.methods import METHODS

@@ -12,7 +12,7 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
-from soundspot.reproduce import experiments, report, runs, table
+from soundspot.reproduce import experiments, output, results, runs
 from soundspot.reproduce.experiments import Line
 
 BASES = {
@@ -57,16 +57,18 @@ def tables(tmp_path, monkeypatch):
 
 def plan(pairs, folder=None, name="plain", seeds=1):
     """Most tests share their runs, as tables do."""
-    exam = runs.set_exam(pairs, pairs.root, ["escvoc-val", "escvoc-duets-val"], None)
-    return table.Plan(name, pairs, exam, seeds, True, folder or pairs.root.parent / "runs")
+    test_set = runs.choose_test_set(pairs, pairs.root, ["escvoc-val", "escvoc-duets-val"], None)
+    return results.ReproductionPlan(
+        name, pairs, test_set, seeds, True, folder or pairs.root.parent / "runs"
+    )
 
 
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", experiments.table_names())
 @pytest.mark.parametrize("corpus", ["escvoc", "flickr", "vggsound", "mine"])
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_line_of_every_table_is_a_recipe(tiny_pairs, name, corpus, quick):
     known = dataclasses.replace(tiny_pairs, name=corpus)
-    lines = experiments.lines_for(experiments.find(name), known)
+    lines = experiments.lines_for(experiments.find_table(name), known)
     recipes = [experiments.recipe_of(line, known, 3, quick) for line in lines]
     assert all(recipe.train.seed == 3 for recipe in recipes)
     distinct = {(str(recipe), line.guidance) for recipe, line in zip(recipes, lines, strict=True)}
@@ -91,56 +93,56 @@ def test_the_paper_s_learning_rates_follow_the_training_set(tiny_pairs):
 def test_a_table_is_trained_tested_and_kept(pairs, tables, tmp_path, capsys):
     out = tmp_path / "out"
     said = []
-    report.run(plan(pairs, seeds=2), out, said.append)
-    found = json.loads((out / "plain.json").read_text())
-    assert [line["label"] for line in found["lines"]] == ["plain", "guided"]
-    assert found["data_fingerprint"] == pairs.fingerprint()[:16]
-    assert [len(line["seeds"]) for line in found["lines"]] == [2, 2]
-    for line in found["lines"]:
+    output.write_table(plan(pairs, seeds=2), out, said.append)
+    content = json.loads((out / "plain.json").read_text())
+    assert [line["label"] for line in content["lines"]] == ["plain", "guided"]
+    assert content["data_fingerprint"] == pairs.fingerprint()[:16]
+    assert [len(line["seeds"]) for line in content["lines"]] == [2, 2]
+    for line in content["lines"]:
         values = [seed["ciou"] for seed in line["seeds"]]
         assert line["ciou"]["mean"] == pytest.approx(np.mean(values))
         assert line["ciou"]["std"] == pytest.approx(np.std(values, ddof=1))
         assert 0 <= line["peak_side"]["mean"] <= 1
-    assert "published" not in found["lines"][0]  # the numbers would not be comparable
-    assert {line["label"] for line in found["trivial"]} >= {"centred disc", "full frame"}
+    assert "published" not in content["lines"][0]  # the numbers would not be comparable
+    assert {line["label"] for line in content["trivial"]} >= {"centred disc", "full frame"}
     assert "±" in capsys.readouterr().out
     assert "| plain |" in (out / "plain.md").read_text()
 
 
 def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
-    first = table.reproduce(plan(pairs), lambda line: None)
+    first = results.reproduce_table(plan(pairs), lambda line: None)
 
     def refuse(*arguments):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(runs, "train", refuse)
-    again = table.reproduce(plan(pairs), lambda line: None)
+    again = results.reproduce_table(plan(pairs), lambda line: None)
     assert again["lines"] == first["lines"]
 
 
 def test_tables_share_their_runs(pairs, tables, tmp_path):
     for name in ("plain", "success"):
-        table.reproduce(plan(pairs, tmp_path / "runs", name), lambda line: None)
+        results.reproduce_table(plan(pairs, tmp_path / "runs", name), lambda line: None)
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_a_run_that_was_cut_short_is_taken_up_again(pairs, tables, tmp_path):
     whole = plan(pairs, tmp_path / "runs")
-    table.reproduce(whole, lambda line: None)
+    results.reproduce_table(whole, lambda line: None)
     folder = next((tmp_path / "runs").glob("sspl-*"))
     before = json.loads((folder / "result.json").read_text())["epochs"]
     (folder / "result.json").unlink()
-    table.reproduce(whole, lambda line: None)
+    results.reproduce_table(whole, lambda line: None)
     after = json.loads((folder / "result.json").read_text())["epochs"]
     assert after == before
 
 
 def test_guidance_changes_the_scores_of_the_same_run(pairs, tables):
-    found = plan(pairs)
-    entry = table.reproduce(found, lambda line: None)["lines"][1]
-    folder = found.runs / entry["seeds"][0]["run"]
-    unguided = runs.score_run(folder, found.exam)
-    guided = runs.score_run(folder, found.exam, guidance=0.25)
+    whole = plan(pairs)
+    entry = results.reproduce_table(whole, lambda line: None)["lines"][1]
+    folder = whole.runs / entry["seeds"][0]["run"]
+    unguided = runs.score_run(folder, whole.test_set)
+    guided = runs.score_run(folder, whole.test_set, guidance=0.25)
     assert entry["seeds"][0]["auc"] == pytest.approx(auc(guided.ciou))
     assert not np.allclose(unguided.ciou, guided.ciou)
 
@@ -156,7 +158,7 @@ def test_the_published_column_is_for_the_papers_data(tiny_pairs):
     assert key("flickr", 20_000, "flickr249") is None
     assert key("flickr", 10_000, "avs-s4") is None
     assert key("escvoc", 10_000, "flickr249") is None
-    main = {line.label: line.published for line in experiments.find("main").lines}
+    main = {line.label: line.published for line in experiments.find_table("main").lines}
     assert main["SSPL (w/o PCM)"]["vggsound10k/flickr"] == [0.699, 0.572]
     assert main["SSPL (w/o PCM)"]["vggsound10k/vggss"] == [0.253, 0.335]
 
@@ -172,7 +174,7 @@ def test_the_printed_table_by_hand():
         "seeds": [{}, {}],
     }
     disc = {"label": "disc", "ciou": 0.1, "auc": 0.2, "ciou_interval": {"low": 0.0, "high": 0.3}}
-    found = {
+    content = {
         "title": "Table",
         "note": "Note.",
         "data": "flickr",
@@ -182,7 +184,7 @@ def test_the_printed_table_by_hand():
         "lines": [line],
         "trivial": [disc],
     }
-    made = table.as_table(found)
+    made = results.as_table(content)
     assert made.header == ("", "cIoU", "95 % interval", "AUC", "GFLOPs", "paper cIoU", "paper AUC")
     assert made.rows == (
         ("ours", "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587"),
@@ -192,7 +194,7 @@ def test_the_printed_table_by_hand():
 
 @pytest.mark.parametrize("name", ["success", "examples"])
 def test_figures_are_drawn(pairs, tables, tmp_path, name):
-    report.run(plan(pairs, name=name), tmp_path / "out", lambda line: None)
+    output.write_table(plan(pairs, name=name), tmp_path / "out", lambda line: None)
     if name == "success":
         pytest.importorskip("matplotlib")
         assert "</svg>" in (tmp_path / "out" / "success.svg").read_text()
@@ -202,40 +204,41 @@ def test_figures_are_drawn(pairs, tables, tmp_path, name):
 
 
 def test_scores_are_those_of_the_evaluation(pairs, tables):
-    found = plan(pairs)
-    entry = table.reproduce(found, lambda line: None)["lines"][0]["seeds"][0]
-    folder = found.runs / entry["run"]
+    whole = plan(pairs)
+    entry = results.reproduce_table(whole, lambda line: None)["lines"][0]["seeds"][0]
+    folder = whole.runs / entry["run"]
     job = EvaluationRequest(("escvoc-val",), (str(folder),), pairs.root)
     row = next(row for row in run_evaluation(job).results[0].rows if row.protocol == "sspl")
     assert (entry["ciou"], entry["auc"]) == pytest.approx((row.ciou, row.auc))
-    assert ciou_at(runs.score_run(folder, found.exam).ciou) == entry["ciou"]
+    assert ciou_at(runs.score_run(folder, whole.test_set).ciou) == entry["ciou"]
 
 
 def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
     with pytest.raises(SoundspotError, match="did you mean 'plain'"):
-        experiments.find("plane")
+        experiments.find_table("plane")
     with pytest.raises(SoundspotError, match="--benchmark"):
-        runs.set_exam(pairs, None, (), None)
+        runs.choose_test_set(pairs, None, (), None)
     with pytest.raises(SoundspotError, match="--seeds 0"):
-        table.reproduce(plan(pairs, seeds=0), lambda line: None)
+        results.reproduce_table(plan(pairs, seeds=0), lambda line: None)
     for wrong in (["escvoc-duets-val"], ["escvoc-val", "escvoc"]):
-        with pytest.raises(SoundspotError, match="one benchmark and, after it, its duets"):
-            runs.set_exam(pairs, pairs.root, wrong, None)
-    untestable = runs.set_exam(pairs, pairs.root, ["vggss"], tmp_path)
+        with pytest.raises(SoundspotError, match="expected one benchmark and, after it, its duets"):
+            runs.choose_test_set(pairs, pairs.root, wrong, None)
+    untestable = runs.choose_test_set(pairs, pairs.root, ["vggss"], tmp_path)
     with pytest.raises(SoundspotError):
-        table.reproduce(
-            dataclasses.replace(plan(pairs, tmp_path / "new"), exam=untestable), lambda line: None
+        results.reproduce_table(
+            dataclasses.replace(plan(pairs, tmp_path / "new"), test_set=untestable),
+            lambda line: None,
         )
     assert not (tmp_path / "new").exists()  # nothing was trained for it
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(SoundspotError, match="is a file"):
-        report.run(plan(pairs), file, lambda line: None)
+        output.write_table(plan(pairs), file, lambda line: None)
 
 
 def test_a_damaged_result_is_named(pairs, tables, tmp_path):
     whole = plan(pairs, tmp_path / "runs")
-    table.reproduce(whole, lambda line: None)
+    results.reproduce_table(whole, lambda line: None)
     next((tmp_path / "runs").glob("sspl-*/result.json")).write_text("{")
     with pytest.raises(SoundspotError, match="result.json is damaged"):
-        table.reproduce(whole, lambda line: None)
+        results.reproduce_table(whole, lambda line: None)

@@ -11,8 +11,9 @@ import yaml
 from torch import nn
 
 from soundspot.common.errors import SoundspotError
-from soundspot.features.cache import FeatureSpec, cache_folder
+from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.distributed import World, check_share, join_world, wrap

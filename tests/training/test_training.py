@@ -14,8 +14,9 @@ from filelock import FileLock
 
 from soundspot.common.config import from_dict, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.features.cache import FeatureCache, FeatureSpec, cache_folder
+from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
@@ -103,7 +104,7 @@ def test_online_views_are_encoded_anew_in_every_epoch(tiny_pairs):
     spec = dataclasses.replace(SPEC, views=0)
     encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
     from soundspot.encoders.views import random_view, view_generator
-    from soundspot.features.cache import load_encoders
+    from soundspot.features.spec import load_encoders
 
     cache = FeatureCache.open(cache_folder(tiny_pairs, spec), tiny_pairs, spec)
     encoders = load_encoders(spec)

@@ -1,4 +1,5 @@
-import json
+"""encoding.py: what is computed, by one process or several, at once or resumed."""
+
 import multiprocessing
 import shutil
 
@@ -8,34 +9,27 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
-from soundspot.features import cache, encoding
-from soundspot.features.cache import FeatureCache, FeatureSpec, load_encoders
-from soundspot.features.encoding import encode, plan
+from soundspot.features import encoding
+from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.encoding import contents_of, encode
+from soundspot.features.spec import FeatureSpec, load_encoders
 
 SPEC = FeatureSpec(pretrained=False, views=2)
-
-
-@pytest.fixture(scope="module")
-def made(tiny_pairs, tmp_path_factory):
-    """A complete cache; copy it before breaking it."""
-    folder = tmp_path_factory.mktemp("cache") / "features"
-    seen = []
-    cache = encode(tiny_pairs, folder, SPEC, advance=seen.append)
-    return cache, folder, sum(seen)
 
 
 def as_tensor(pairs, frame):
     return torch.from_numpy(pairs.frame(frame)).permute(2, 0, 1)
 
 
-def test_the_plan_counts_what_the_cache_will_hold(tiny_pairs, made):
-    todo = plan(tiny_pairs)
-    assert (len(todo.sounds), len(todo.train_frames), len(todo.eval_frames)) == (8, 11, 6)
+def test_the_contents_of_a_cache_are_known_before_it_is_made(tiny_pairs, made):
+    contents = contents_of(tiny_pairs)
+    counted = (contents.sounds, contents.train_frames, contents.eval_frames)
+    assert [len(names) for names in counted] == [8, 11, 6]
     _, folder, advanced = made
-    assert advanced == encoding.views_and_sounds(SPEC, todo) == 8 + 6 + 22
+    assert advanced == encoding.views_and_sounds(SPEC, contents) == 8 + 6 + 22
     on_disk = sum(path.stat().st_size for path in folder.glob("*.npy"))
     headers = 128 * len(list(folder.glob("*.npy")))
-    assert on_disk - headers == encoding.size_on_disk(SPEC, todo)
+    assert on_disk - headers == encoding.size_on_disk(SPEC, contents)
 
 
 def test_cached_features_are_what_the_encoders_say(tiny_pairs, made):
@@ -51,19 +45,13 @@ def test_cached_features_are_what_the_encoders_say(tiny_pairs, made):
     torch.testing.assert_close(cache.sound(["sounds/val-1.flac"]), encoders.audio(wave))
 
 
-def test_features_come_in_channels_last(made):
-    feature = made[0].view(["frames/train-0.jpg", "frames/train-1.jpg"], [0, 1])
-    assert feature.shape == (2, 512, 14, 14)
-    assert feature.is_contiguous(memory_format=torch.channels_last)
-
-
 def test_a_second_run_computes_nothing(tiny_pairs, made, monkeypatch):
     _, folder, _ = made
-    monkeypatch.setattr(encoding, "_write_shard", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(encoding, "_compute_shard", lambda *_: pytest.fail("computed again"))
     encode(tiny_pairs, folder, SPEC)
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(tiny_pairs, made, tmp_path):
+def test_a_killed_run_resumes_to_the_same_bytes(tiny_pairs, made, tmp_path):
     _, folder, _ = made
     partial = tmp_path / "partial"
     shutil.copytree(folder, partial)
@@ -80,7 +68,7 @@ def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, made, tmp_pat
     folder = tmp_path / "grown"
     shutil.copytree(made[1], folder)
     three = FeatureSpec(pretrained=False, views=3)
-    assert cache.cache_folder(tiny_pairs, three) == cache.cache_folder(tiny_pairs, SPEC)
+    assert cache_folder(tiny_pairs, three) == cache_folder(tiny_pairs, SPEC)
     with pytest.raises(SoundspotError, match="view02-00000.npy is missing.*views=3"):
         FeatureCache.open(folder, tiny_pairs, three)
     first = (folder / "view00-00000.npy").stat().st_mtime_ns
@@ -106,47 +94,3 @@ def test_two_processes_share_the_work(tiny_pairs, made, tmp_path):
     for path in made[1].glob("*.npy"):
         ours = np.load(folder / path.name)
         np.testing.assert_allclose(ours, np.load(path), rtol=2e-3, atol=2e-3)
-
-
-def test_a_stale_cache_is_refused_with_the_reason(tiny_pairs, made, tmp_path):
-    folder = tmp_path / "stale"
-    shutil.copytree(made[1], folder)
-    other = FeatureSpec(pretrained=False, seed=3)
-    with pytest.raises(SoundspotError, match="stale: its spec"):
-        FeatureCache.open(folder, tiny_pairs, other)
-    with pytest.raises(SoundspotError, match="stale: its weights"):
-        FeatureCache.open(folder, tiny_pairs, SPEC, digest="other")
-    description = json.loads((folder / "features.json").read_text())
-    description["pairs"] = "another pair set"
-    (folder / "features.json").write_text(json.dumps(description))
-    with pytest.raises(SoundspotError, match="stale: its pairs"):
-        encode(tiny_pairs, folder, SPEC)
-
-
-@pytest.mark.parametrize("keep", [0, 40, 5000])
-def test_a_torn_shard_is_refused_by_name(tiny_pairs, made, tmp_path, keep):
-    folder = tmp_path / "torn"
-    shutil.copytree(made[1], folder)
-    shard = folder / "view00-00000.npy"
-    shard.write_bytes(shard.read_bytes()[:keep])
-    with pytest.raises(SoundspotError, match="view00-00000.npy is damaged"):
-        FeatureCache.open(folder, tiny_pairs, SPEC)
-
-
-def test_no_cache_says_how_to_make_one(tiny_pairs, tmp_path):
-    with pytest.raises(SoundspotError, match="soundspot encode"):
-        FeatureCache.open(tmp_path, tiny_pairs, SPEC)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"visual": "vgg61"}, "did you mean 'vgg16'"),
-        ({"audio": "vgg16"}, "unknown audio encoder"),
-        ({"views": 1}, "two views"),
-        ({"augmentations": ("zoom",)}, "unknown augmentation"),
-    ],
-)
-def test_impossible_specs_are_refused(values, message):
-    with pytest.raises(SoundspotError, match=message):
-        FeatureSpec(**values)

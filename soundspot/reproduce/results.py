@@ -1,4 +1,4 @@
-"""A table of the paper, ours beside theirs: from runs to numbers, to JSON, to text.
+"""The results of a table, with the paper's beside ours: from runs to JSON, and to text.
 
 Numbers are fractions. Axes: n pairs.
 """
@@ -19,12 +19,12 @@ from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import open_cache, saliency_maps
 from soundspot.evaluation.report.tables import Table
-from soundspot.features.cache import FeatureSpec
+from soundspot.features.spec import FeatureSpec
 from soundspot.reproduce import experiments
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.experiments import Experiment, Line
 from soundspot.reproduce.runs import (
-    Scored,
+    RunScores,
     TestSet,
     run_folder,
     scenes_of,
@@ -37,46 +37,46 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReproductionPlan:
     """What to reproduce.
 
     Attributes:
-        name: Of the table or figure.
+        name: The table or figure.
         pairs: The training set.
-        exam: The test set.
-        seeds: How many, from 0 on.
+        test_set: The test set.
+        seeds: How many, counted from 0.
         quick: Fewer epochs; one seed unless more are asked for.
         runs: Folder of all runs.
     """
 
     name: str
     pairs: PairSet
-    exam: TestSet
+    test_set: TestSet
     seeds: int
     quick: bool
     runs: Path
 
 
-def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train what is missing, test all of it, and put the numbers together.
+def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
+    """Train what is missing, test everything, and collect the numbers.
 
     Args:
-        plan: What to do.
-        say: Told what happens, a line at a time.
+        plan: What to reproduce.
+        say: Receives progress messages.
 
     Returns:
-        Plain values for JSON; `as_table` makes a table of them.
+        Plain values for JSON; `as_table` formats them.
     """
     if plan.seeds < 1:
-        raise SoundspotError(f"a table needs at least one seed, not --seeds {plan.seeds}")
-    experiment = experiments.find(plan.name)
+        raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
+    experiment = experiments.find_table(plan.name)
     lines = experiments.lines_for(experiment, plan.pairs)
-    key = experiments.published_key(plan.pairs, plan.exam.benchmarks[0].name)
-    for benchmark in plan.exam.benchmarks:  # what cannot be tested is not trained
-        scenes_of(benchmark, plan.exam)
-    trivial = _trivial(plan.exam)
+    key = experiments.published_key(plan.pairs, plan.test_set.benchmarks[0].name)
+    for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
+        scenes_of(benchmark, plan.test_set)
+    trivial = _trivial_entries(plan.test_set)
     total, done = len(lines) * plan.seeds, 0
-    found = []
+    entries = []
     for line in lines:
         scored, seeds = [], []
         for seed in range(plan.seeds):
@@ -85,17 +85,17 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
             done += 1
             say(f"[{done}/{total}] {line.label}, seed {seed}: {folder}")
             run = train_missing(recipe, folder, say)
-            one = score_run(folder, plan.exam, line.guidance, experiment.figure == "iterations")
-            scored.append(one)
-            seeds.append(_of_seed(seed, folder, run, one))
-        entry = _of_line(line, scored, seeds, experiment)
+            passes = experiment.figure == "iterations"
+            scored.append(score_run(folder, plan.test_set, line.guidance, passes))
+            seeds.append(_seed_entry(seed, folder, run, scored[-1]))
+        entry = _line_entry(line, scored, seeds, experiment)
         entry["recipe"] = run["recipe"]
         if experiment.gflops:
             entry["gflops"] = gflops(recipe)
         published = (line.published or {}).get(key or "")
         if published is not None:
             entry["published"] = {"ciou": published[0], "auc": published[1]}
-        found.append(entry)
+        entries.append(entry)
     return {
         "format": FORMAT,
         "table": plan.name,
@@ -106,15 +106,17 @@ def reproduce(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
         "commit": git_commit(),
         "data": plan.pairs.name,
         "data_fingerprint": plan.pairs.fingerprint()[:16],
-        "benchmarks": [benchmark.name for benchmark in plan.exam.benchmarks],
+        "benchmarks": [benchmark.name for benchmark in plan.test_set.benchmarks],
         "protocol": rows.MAIN,
         "quick": plan.quick,
-        "lines": found,
+        "lines": entries,
         "trivial": trivial,
     }
 
 
-def _of_seed(seed: int, folder: Path, run: Mapping[str, Any], one: Scored) -> dict[str, Any]:
+def _seed_entry(
+    seed: int, folder: Path, run: Mapping[str, Any], scores: RunScores
+) -> dict[str, Any]:
     epochs = run["epochs"]
     chosen = [line for line in epochs if line["best"]][-1]
     return {
@@ -123,66 +125,68 @@ def _of_seed(seed: int, folder: Path, run: Mapping[str, Any], one: Scored) -> di
         "commit": run["provenance"]["commit"],
         "epoch": run["best_epoch"],
         "of": len(epochs),
-        "z_std": [round(one["train_z_std"], 3) for one in epochs if "train_z_std" in one],
+        "z_std": [round(epoch["train_z_std"], 3) for epoch in epochs if "train_z_std" in epoch],
         "seconds": round(sum(epoch["seconds"] for epoch in epochs)),
         "val": {k.removeprefix("val_"): v for k, v in chosen.items() if k.startswith("val_")},
-        "ciou": ciou_at(one.ciou),
-        "auc": auc(one.ciou),
-        "peak_side": None if one.duets is None else float(one.duets.mean()),
+        "ciou": ciou_at(scores.ciou),
+        "auc": auc(scores.ciou),
+        "peak_side": None if scores.duets is None else float(scores.duets.mean()),
     }
 
 
-def _of_line(
-    line: Line, scored: Sequence[Scored], seeds: Sequence[dict[str, Any]], experiment: Experiment
+def _line_entry(
+    line: Line, scored: Sequence[RunScores], seeds: Sequence[dict[str, Any]], experiment: Experiment
 ) -> dict[str, Any]:
-    """A line over its seeds; the interval is over pairs, each with its mean over the seeds."""
-    success = np.mean([one.ciou >= 0.5 for one in scored], axis=0)
+    """A line over its seeds; the interval is over pairs, each averaged over the seeds."""
+    success = np.mean([scores.ciou >= 0.5 for scores in scored], axis=0)
     entry: dict[str, Any] = {
         "label": line.label,
         "settings": list(line.settings),
         "guidance": line.guidance,
-        "ciou": asdict(over_seeds([one["ciou"] for one in seeds])),
-        "auc": asdict(over_seeds([one["auc"] for one in seeds])),
+        "ciou": asdict(over_seeds([seed["ciou"] for seed in seeds])),
+        "auc": asdict(over_seeds([seed["auc"] for seed in seeds])),
         "ciou_interval": asdict(bootstrap(success)),
     }
-    heard = [one.duets for one in scored if one.duets is not None]
-    if heard:
-        entry["peak_side"] = asdict(over_seeds([one["peak_side"] for one in seeds]))
-        entry["peak_side_interval"] = asdict(bootstrap(np.mean(heard, axis=0)))
+    duets = [scores.duets for scores in scored if scores.duets is not None]
+    if duets:
+        entry["peak_side"] = asdict(over_seeds([seed["peak_side"] for seed in seeds]))
+        entry["peak_side_interval"] = asdict(bootstrap(np.mean(duets, axis=0)))
     if experiment.figure == "success":
-        curves = [success_curve(one.ciou) for one in scored]
+        curves = [success_curve(scores.ciou) for scores in scored]
         entry["curve"] = {"x": THRESHOLDS.tolist(), "y": np.mean(curves, axis=0).tolist()}
     if experiment.figure == "iterations":
         passes = range(len(scored[0].by_cycle))
         entry["passes"] = {
             "x": [t + 1 for t in passes],
-            "ciou": [float(np.mean([ciou_at(one.by_cycle[t]) for one in scored])) for t in passes],
-            "auc": [float(np.mean([auc(one.by_cycle[t]) for one in scored])) for t in passes],
+            "ciou": [float(np.mean([ciou_at(s.by_cycle[t]) for s in scored])) for t in passes],
+            "auc": [float(np.mean([auc(s.by_cycle[t]) for s in scored])) for t in passes],
         }
     entry["seeds"] = list(seeds)
     return entry
 
 
-def _trivial(exam: TestSet) -> list[dict[str, Any]]:
-    """What the test set gives away without a model."""
-    scenes, truths = scenes_of(exam.benchmarks[0], exam)
+def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
+    """How the trivial baselines do on the test set, for comparison."""
+    scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
     frames = [scene.frame for scene in scenes if scene.frame is not None]
-    cache = open_cache(exam.pairs, FeatureSpec(), frames)
+    cache = open_cache(test_set.pairs, FeatureSpec(), frames)
     seen = None if cache is None else saliency_maps(cache, frames)
     return [
         {
-            "label": one.name,
-            "ciou": ciou_at(one.scores[rows.MAIN]),
-            "auc": auc(one.scores[rows.MAIN]),
-            "ciou_interval": asdict(bootstrap((one.scores[rows.MAIN] >= 0.5).astype(np.float64))),
+            "label": baseline.name,
+            "ciou": ciou_at(baseline.scores[rows.MAIN]),
+            "auc": auc(baseline.scores[rows.MAIN]),
+            "ciou_interval": asdict(
+                bootstrap((baseline.scores[rows.MAIN] >= 0.5).astype(np.float64))
+            ),
         }
-        for one in rows.baselines(truths, seen)
+        for baseline in rows.baselines(truths, seen)
     ]
 
 
-def as_table(found: Mapping[str, Any]) -> Table:
-    """The table that is printed, from the plain values that are kept."""
-    lines, trivial = found["lines"], found["trivial"]
+def as_table(results: Mapping[str, Any]) -> Table:
+    """The printed table of some results."""
+    lines, trivial = results["lines"], results["trivial"]
     duets = any("peak_side" in line for line in lines)
     costs = any("gflops" in line for line in lines)
     published = any("published" in line for line in lines)
@@ -192,7 +196,7 @@ def as_table(found: Mapping[str, Any]) -> Table:
     header += ["paper cIoU", "paper AUC"] if published else []
     body = []
     for line in lines:
-        row = [line["label"], _spread(line["ciou"]), _range(line), _spread(line["auc"])]
+        row = [line["label"], _spread(line["ciou"]), _interval(line), _spread(line["auc"])]
         row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
         row += [f"{line['gflops']:.1f}"] if costs else []
         if published:
@@ -200,17 +204,17 @@ def as_table(found: Mapping[str, Any]) -> Table:
             row += [f"{theirs['ciou']:.3f}", f"{theirs['auc']:.3f}"] if theirs else ["–", "–"]
         body.append(tuple(row))
     for line in trivial:
-        row = [line["label"], f"{line['ciou']:.3f}", _range(line), f"{line['auc']:.3f}"]
+        row = [line["label"], f"{line['ciou']:.3f}", _interval(line), f"{line['auc']:.3f}"]
         body.append(tuple(row + ["–"] * (len(header) - len(row))))
     seeds = len(lines[0]["seeds"])
     many = "mean ± standard deviation over" if seeds > 1 else "of"
     note = (
-        f"{found['note']} {many.capitalize()} {seeds} seed{'s' if seeds > 1 else ''}, tested on "
-        f"{' and '.join(found['benchmarks'])} by protocol {found['protocol']}; epochs chosen on "
-        f"validation data{'; a quick run: fewer epochs' if found['quick'] else ''}. The interval "
-        "is over test pairs."
+        f"{results['note']} {many.capitalize()} {seeds} seed{'s' if seeds > 1 else ''}, tested on "
+        f"{' and '.join(results['benchmarks'])} by protocol {results['protocol']}; epochs chosen "
+        f"on validation data{'; a quick run: fewer epochs' if results['quick'] else ''}. The "
+        "interval is over test pairs."
     )
-    return Table(f"{found['title']} ({found['data']})", note, tuple(header), tuple(body))
+    return Table(f"{results['title']} ({results['data']})", note, tuple(header), tuple(body))
 
 
 def _spread(value: Mapping[str, Any]) -> str:
@@ -218,16 +222,16 @@ def _spread(value: Mapping[str, Any]) -> str:
     return f"{value['mean']:.3f}{deviation}"
 
 
-def _range(line: Mapping[str, Any]) -> str:
+def _interval(line: Mapping[str, Any]) -> str:
     return f"{line['ciou_interval']['low']:.3f}–{line['ciou_interval']['high']:.3f}"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A table that was kept as JSON."""
+def read_results(path: Path) -> dict[str, Any]:
+    """Read results that `soundspot reproduce` wrote."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise SoundspotError(f"{path} is not a table kept by `soundspot reproduce`") from error
-    if found.get("format") != FORMAT:
-        raise SoundspotError(f"{path} is a table of format {found.get('format')}, not {FORMAT}")
-    return found
+        raise SoundspotError(f"{path} was not written by `soundspot reproduce`") from error
+    if results.get("format") != FORMAT:
+        raise SoundspotError(f"{path} has format {results.get('format')}, expected {FORMAT}")
+    return results

@@ -1,0 +1,107 @@
+"""What features to compute, and the frozen encoders that compute them."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from soundspot.common.config import choose, to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weights
+from soundspot.encoders.table import ENCODERS, build_encoder
+from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What to compute.
+
+    Attributes:
+        visual: Name of the visual encoder.
+        audio: Name of the audio encoder.
+        pretrained: False gives both encoders random weights, "audio" only the visual one (the
+            paper's Table 3, a and c).
+        views: Augmented views stored per training frame (K). 0 stores none: they are drawn and
+            encoded anew in every epoch, which is exact and slow.
+        augmentations: How the views are drawn.
+        seed: Of the views, and of random weights.
+    """
+
+    visual: str = "vgg16"
+    audio: str = "yamnet"
+    pretrained: Literal[True, False, "audio"] = True
+    views: int = 8
+    augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse unknown names before any work starts."""
+        for modality, name in (("visual", self.visual), ("audio", self.audio)):
+            table = {n: e for n, e in ENCODERS.items() if e.modality == modality}
+            choose(f"{modality} encoder", name, table)
+        check_augmentations(self.augmentations)
+        if self.views < 0 or self.views == 1:
+            raise SoundspotError(
+                f"features.views={self.views}: expected at least two views, which predict each "
+                "other, or 0 to encode new ones in every epoch"
+            )
+
+
+def kind_of(spec: FeatureSpec) -> dict[str, Any]:
+    """What a cache depends on: everything but the number of views it holds."""
+    return {key: value for key, value in to_dict(spec).items() if key != "views"}
+
+
+class Encoders(NamedTuple):
+    """A frozen visual and audio encoder on their device; `digest` identifies their weights."""
+
+    visual: nn.Module
+    audio: nn.Module
+    digest: str
+    device: torch.device
+
+
+def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
+    """The encoders of a spec, pretrained or (seeded) random; on the CPU by default."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spec.seed)
+        seeing, hearing = spec.pretrained is True, spec.pretrained is not False
+        visual = weights.pretrained(spec.visual) if seeing else build_encoder(spec.visual, None)
+        audio = weights.pretrained(spec.audio) if hearing else build_encoder(spec.audio, None)
+    visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def compute() -> str:
+        return _digest_tensors(visual.state_dict(), audio.state_dict())
+
+    digest = _remembered(spec, compute) if spec.pretrained is True else compute()
+    place = torch.device("cpu") if device is None else device
+    return Encoders(visual.to(place), audio.to(place), digest, place)
+
+
+def encoders_digest(spec: FeatureSpec) -> str:
+    """The digest of a spec's encoders, as `load_encoders` gives it.
+
+    For pretrained encoders it is looked up, so a cache can be checked without loading a network.
+    """
+
+    def compute() -> str:
+        return load_encoders(spec).digest
+
+    return _remembered(spec, compute) if spec.pretrained is True else compute()
+
+
+def _remembered(spec: FeatureSpec, compute: Callable[[], str]) -> str:
+    names = [ENCODERS[spec.visual].weights, ENCODERS[spec.audio].weights]
+    return weights.remembered_digest(names, compute)
+
+
+def _digest_tensors(*states: Mapping[str, Tensor]) -> str:
+    sha = hashlib.sha256()
+    for state in states:
+        for name, tensor in sorted(state.items()):
+            sha.update(name.encode())
+            sha.update(tensor.contiguous().numpy().tobytes())
+    return sha.hexdigest()[:16]

@@ -1,0 +1,69 @@
+"""spec.py: what can be asked for, and the encoders' digest."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import soundspot
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weight_cache
+from soundspot.features import spec
+from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
+
+CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"visual": "vgg61"}, "did you mean 'vgg16'"),
+        ({"audio": "vgg16"}, "unknown audio encoder"),
+        ({"views": 1}, "at least two views"),
+        ({"augmentations": ("zoom",)}, "unknown augmentation"),
+    ],
+)
+def test_impossible_specs_are_refused(values, message):
+    with pytest.raises(SoundspotError, match=message):
+        FeatureSpec(**values)
+
+
+def test_a_digest_follows_names_order_and_values():
+    first, second = {"a": torch.zeros(3), "b": torch.ones(2)}, {"c": torch.ones(5)}
+    digest = spec._digest_tensors(first, second)
+    assert digest == spec._digest_tensors(dict(reversed(first.items())), second)
+    others = [(second, first), (first,), ({**first, "a": torch.ones(3)}, second)]
+    assert len({digest, *(spec._digest_tensors(*other) for other in others)}) == 4
+
+
+def test_random_encoders_have_the_digest_of_their_seed():
+    digest = load_encoders(FeatureSpec(pretrained=False, seed=3)).digest
+    assert encoders_digest(FeatureSpec(pretrained=False, seed=3, views=2)) == digest
+    assert encoders_digest(FeatureSpec(pretrained=False, seed=4)) != digest
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
+def test_shipped_models_name_the_encoders_of_today(card):
+    provenance = json.loads(card.read_text())["provenance"]
+    assert provenance["encoder_weights"] == encoders_digest(FeatureSpec())
+
+
+@pytest.mark.weights
+def test_pretrained_weights_are_hashed_once_per_load(monkeypatch):
+    digest = load_encoders(FeatureSpec()).digest
+    hashed = []
+    monkeypatch.setattr(spec, "_digest_tensors", lambda *_: pytest.fail("hashed the tensors"))
+    real = weight_cache.sha256
+    monkeypatch.setattr(weight_cache, "sha256", lambda data: hashed.append(len(data)) or real(data))
+    assert load_encoders(FeatureSpec()).digest == digest
+    assert len(hashed) == 2 and len(set(hashed)) == 2  # one file per encoder
+
+
+@pytest.mark.weights
+def test_the_digest_of_pretrained_encoders_needs_no_network_and_no_weights(monkeypatch):
+    digest = load_encoders(FeatureSpec()).digest
+    monkeypatch.setattr(weight_cache, "sha256", lambda data: pytest.fail("hashed a file"))
+    monkeypatch.setattr(spec, "load_encoders", lambda *_: pytest.fail("loaded the encoders"))
+    assert encoders_digest(FeatureSpec()) == digest

@@ -1,0 +1,48 @@
+"""docs/paper_to_code.md names files and functions that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "paper_to_code.md").read_text(encoding="utf-8")
+# `soundspot/file.py`, and after a colon the names in it: `function`, `Class.method`, ...
+MENTION = re.compile(r"`(soundspot/[\w/]+\.py)`(?:: (`[\w.]+`(?:, `[\w.]+`)*))?")
+
+
+def mentions() -> dict[str, set[str]]:
+    """File -> names that the page says it has."""
+    names: dict[str, set[str]] = {}
+    for file, listed in MENTION.findall(PAGE):
+        names.setdefault(file, set()).update(re.findall(r"[\w.]+", listed))
+    return names
+
+
+def defined(body: list[ast.stmt], prefix: str = "") -> set[str]:
+    """Functions, classes, methods and constants of a module."""
+    names = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(prefix + node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= defined(node.body, f"{prefix}{node.name}.")
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+        names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize("file", sorted(mentions()))
+def test_the_paper_to_code_table_names_what_exists(file: str) -> None:
+    assert (ROOT / file).is_file()
+    present = defined(ast.parse((ROOT / file).read_text(encoding="utf-8")).body)
+    assert mentions()[file] <= present, f"{file} lacks {sorted(mentions()[file] - present)}"
+
+
+def test_every_path_in_the_table_is_checked() -> None:
+    assert len(mentions()) > 10
+    assert set(re.findall(r"[\w/]+\.py", PAGE.partition("|---")[2])) == set(mentions())
+    for path in re.findall(r"`((?:soundspot|recipes|tests)/[\w./]*)`", PAGE):
+        assert (ROOT / path).exists(), path
