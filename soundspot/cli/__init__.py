@@ -75,22 +75,25 @@ def localize(
         engine: Who works on many files: processes of this machine (local) or of a cluster (ray).
         jobs: How many processes for many files; default: one a core.
     """
-    from soundspot.inference import batch, single
-    from soundspot.parallel.engines import Engine
+    from soundspot.inference.sources import is_folder_or_list
 
-    if batch.is_batch(file):
+    if is_folder_or_list(file):
+        from soundspot.inference.batch import BatchJob, run_batch
+        from soundspot.parallel.engines import Engine
+
         one = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         _refuse(one | {"--sources": sources != 1}, f"one file, but {file} stands for many")
         if out is None:
             raise SoundspotError(f"{file} stands for many files: name a folder for them with -o")
         chosen_engine = Engine(engine or "local", jobs)
-        batch.run(batch.Job(file, out, model, overlays, chosen_engine), _say)
+        run_batch(BatchJob(file, out, model, overlays, chosen_engine), _say)
         return
+    from soundspot.inference.file_job import FileJob, run_file_job
+
     many = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     _refuse(many, f"a folder or list of many files, which {file} is not")
     place = out or Path(f"{file.stem}-soundspot.png")
-    job = single.Job(file, audio, place, model, json, at, sources, fps_map)
-    single.run(job, _say)
+    run_file_job(FileJob(file, audio, place, model, json, at, sources, fps_map), _say)
 
 
 @app.command
@@ -100,9 +103,9 @@ def demo(*, out: Out = None) -> None:
     Args:
         out: Folder for the pictures; default: out.
     """
-    from soundspot.inference import demo
+    from soundspot.inference.demo import run_demo
 
-    demo.run(out or Path("out"), _say)
+    run_demo(out or Path("out"), _say)
 
 
 @app.command
@@ -207,7 +210,7 @@ def train(recipe: Path, /, *settings: str, out: Out = None) -> None:
         out: Folder of the run; default: runs/ and the recipe's name.
     """
     from soundspot.evaluation.validation import validate
-    from soundspot.inference.figures import training_curves
+    from soundspot.training.curves import training_curves
     from soundspot.training.loop import train as go
     from soundspot.training.recipe import read_recipe
 

@@ -3,7 +3,6 @@
 Drawn with NumPy and Pillow alone, so that a picture needs no extra. Axes: h w pixels.
 """
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -27,12 +26,11 @@ from soundspot.encoders.logmel import (
     log_mel_patches,
     stretch,
 )
-from soundspot.inference.regions import Box
+from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox
 
 Colour = tuple[int, int, int]
 
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
 HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
 # The frame steps back, half way to grey and darker, so that its colours are not taken for heat:
@@ -81,7 +79,7 @@ def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
 def overlay(
     frame: UInt8[np.ndarray, "h w 3"],
     heat: Float32[np.ndarray, "h_map w_map"],
-    box: Box | None = None,
+    box: PixelBox | None = None,
     strength: float = 1.0,
 ) -> UInt8[np.ndarray, "h w 3"]:
     """Lay a heat map over its frame, with its contour at one half and a box.
@@ -141,7 +139,7 @@ def triptych(
     heat: Float32[np.ndarray, "h w"],
     waveform: Float32[np.ndarray, "samples"],
     *,
-    box: Box | None = None,
+    box: PixelBox | None = None,
     labels: Sequence[tuple[str, float]] = (),
     headings: tuple[str, str, str] = ("Frame", "Where it sounds", "Sound"),
     caption: Sequence[str] = (),
@@ -224,7 +222,7 @@ def captioned(
     return np.asarray(page)
 
 
-def _scale_box(box: Box | None, heat: np.ndarray, size: tuple[int, int]) -> Box | None:
+def _scale_box(box: PixelBox | None, heat: np.ndarray, size: tuple[int, int]) -> PixelBox | None:
     if box is None:
         return None
     x, y = size[0] / heat.shape[1], size[1] / heat.shape[0]
@@ -349,21 +347,3 @@ def write_picture(path: Path, image: Image.Image) -> None:
     check_picture(path)
     with atomic_write(path) as part:
         image.save(part, format=PICTURE_FORMATS[path.suffix.lower()])
-
-
-def training_curves(run: Path) -> None:
-    """Draw losses and validation numbers of a run into its curves.png, where matplotlib is."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    epochs = [line["epoch"] for line in lines]
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    for axes, prefix in zip(figure.subplots(1, 2), ("train_", "val_"), strict=True):
-        for name in (key for key in lines[0] if key.startswith(prefix)):
-            axes.plot(epochs, [line[name] for line in lines], label=name, marker=".")
-        axes.set_xlabel("epoch")
-        axes.legend()
-    with atomic_write(run / "curves.png") as part:
-        figure.savefig(part, format="png")

@@ -32,9 +32,9 @@ from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
-from soundspot.inference.figures import training_curves
 from soundspot.inference.localizer import Localizer, load
 from soundspot.model.methods import METHODS
+from soundspot.training.curves import training_curves
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
 

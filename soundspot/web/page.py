@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 from jaxtyping import Float32
 
-from soundspot.inference.localization import Localization
+from soundspot.inference.result import Localization
 from soundspot.media.clips import SOUND_SECONDS
 
 TITLE = "soundspot: see what sounds"

@@ -18,10 +18,10 @@ from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures
 from soundspot.inference.demo import siren
-from soundspot.inference.localization import Localization, hot_box, stretched
 from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
-from soundspot.inference.regions import Box
-from soundspot.inference.video import MAPS_PER_SECOND, Moment, render_video
+from soundspot.inference.regions import PixelBox, hot_box, map_heat
+from soundspot.inference.result import Localization
+from soundspot.inference.video import MAPS_PER_SECOND, VideoMoment, render_video
 from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 from soundspot.web.limits import Limits
@@ -96,7 +96,7 @@ class Drawing:
 
     frame: UInt8[np.ndarray, "height width 3"]
     heats: tuple[Float32[np.ndarray, "height width"], ...]
-    boxes: tuple[Box | None, ...]
+    boxes: tuple[PixelBox | None, ...]
     trained: tuple[bool, ...]
 
     def pictures(self, strength: float) -> list[UInt8[np.ndarray, "_height _width 3"]]:
@@ -122,7 +122,7 @@ class Drawing:
             return Drawing(kept["frame"], tuple(kept["heats"]), boxes, trained)
 
 
-def _box(row: Sequence[int]) -> Box | None:
+def _box(row: Sequence[int]) -> PixelBox | None:
     x1, y1, x2, y2 = row
     return None if x1 < 0 else (x1, y1, x2, y2)
 
@@ -230,7 +230,7 @@ def drawing(found: Answer) -> Drawing:
     heats, boxes = [], []
     for one in found.found:
         full = Image.fromarray(one.map).resize(image.size, Image.Resampling.BILINEAR)
-        heat = stretched(np.asarray(full), *(found.scale or (None, None)))
+        heat = map_heat(np.asarray(full), *(found.scale or (None, None)))
         heats.append(heat)
         boxes.append(hot_box(heat))
     trained = tuple(one.trained for one in found.found)
@@ -274,7 +274,7 @@ def moving(
         raise SoundspotError(f"{question.heard.name} has no sound to locate: give another video")
     total = max(1, math.ceil((info.duration or 0) * MAPS_PER_SECOND))
 
-    def note(moment: Moment) -> None:
+    def note(moment: VideoMoment) -> None:
         if stop.is_set():
             raise Stopped("Stopped: no video was made.")
         if moment.at > limits.seconds:

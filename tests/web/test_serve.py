@@ -19,8 +19,8 @@ from PIL import Image
 from brightness import brightness_localizer
 from soundspot import cli
 from soundspot.common.errors import SoundspotError
-from soundspot.inference.localization import Localization
 from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
+from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 from soundspot.web import page, work
 from soundspot.web.guard import BODY, BUSY, Guard, is_outside, names_outside
