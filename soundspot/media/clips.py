@@ -136,10 +136,10 @@ def read_sounds(
         file.info.require_sound()
         wanted = [(file.info.moment(at), seconds) for at, seconds in moments]
         order = sorted(set(wanted))
-        found = seek_windows(file, [(at, (seconds,)) for at, seconds in order])
+        walk = seek_windows(file, [(at, (seconds,)) for at, seconds in order])
         sounds = {
             moment: _audible(file.info, moment[0], windows)
-            for moment, windows in zip(order, found, strict=True)
+            for moment, windows in zip(order, walk, strict=True)
         }
         return [sounds[moment] for moment in wanted]
 
@@ -225,9 +225,9 @@ def iter_windows(
 
 def _sought_frames(file: OpenMedia, times: Iterable[float]) -> dict[float, Picture]:
     """The frames that a seek alone can tell."""
-    found = {at: file.frame_at(at) for at in times}
+    frames = {at: file.frame_at(at) for at in times}
     path = file.info.path
-    return {at: decoding.to_rgb(path, frame) for at, frame in found.items() if frame is not None}
+    return {at: decoding.to_rgb(path, frame) for at, frame in frames.items() if frame is not None}
 
 
 def _walked_frames(file: OpenMedia, times: Sequence[float], start: float) -> dict[float, Picture]:
