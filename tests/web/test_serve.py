@@ -309,7 +309,7 @@ def test_a_video_stops_when_nobody_wants_it(tmp_path: Path, monkeypatch):
 
     def walk(localizer, path, out, *, audio, note):
         for k in range(5):
-            note(work.Moment(k * 0.25, silent=True))
+            note(work.VideoMoment(k * 0.25, silent=True))
 
     monkeypatch.setattr(work, "render_video", walk)
     stop, model = threading.Event(), brightness_localizer()
