@@ -16,8 +16,8 @@ from soundspot.common.errors import SoundspotError
 
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
-    from soundspot.inference.localization import Localization
     from soundspot.inference.localizer import Localizer, load, model_names
+    from soundspot.inference.result import Localization
     from soundspot.inference.video import render_video
 
 __version__ = "0.1.0.dev0"
@@ -34,7 +34,7 @@ __all__ = [
 
 # What needs torch is imported on first use, so that `import soundspot` is quick.
 _LAZY = {
-    "Localization": "soundspot.inference.localization",
+    "Localization": "soundspot.inference.result",
     "Localizer": "soundspot.inference.localizer",
     "load": "soundspot.inference.localizer",
     "model_names": "soundspot.inference.localizer",
@@ -61,7 +61,7 @@ def train(
         1
     """
     from soundspot.evaluation.validation import validate
-    from soundspot.inference.figures import training_curves
+    from soundspot.training.curves import training_curves
     from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import read_recipe
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from soundspot.inference.localization import Localization
+from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 
 FRAME = np.random.default_rng(0).integers(0, 256, (48, 64, 3), dtype=np.uint8)

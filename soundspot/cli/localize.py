@@ -48,21 +48,25 @@ def localize(
             Default: local.
         jobs: For a folder or list: number of processes. Default: one per core.
     """
-    from soundspot.inference import batch, single
-    from soundspot.parallel.engines import Engine
+    from soundspot.common.id_lists import is_folder_or_list
 
-    if batch.is_batch(file):
+    if is_folder_or_list(file):
+        from soundspot.inference.batch import BatchJob, run_batch
+        from soundspot.parallel.engines import Engine
+
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given["--sources"] = sources != 1
         refuse(given, f"applies to a single file, but {file} is a folder or list")
         if out is None:
             raise SoundspotError(f"{file} is a folder or list: name an output folder with -o")
-        batch.run(batch.Job(file, out, model, overlays, Engine(engine or "local", jobs)), say)
+        run_batch(BatchJob(file, out, model, overlays, Engine(engine or "local", jobs)), say)
         return
+    from soundspot.inference.file_job import FileJob, run_file_job
+
     given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     place = out or Path(f"{file.stem}-soundspot.png")
-    single.run(single.Job(file, audio, place, model, json, at, sources, fps_map), say)
+    run_file_job(FileJob(file, audio, place, model, json, at, sources, fps_map), say)
 
 
 def demo(*, out: Out = None) -> None:
@@ -71,9 +75,9 @@ def demo(*, out: Out = None) -> None:
     Args:
         out: Folder for the pictures. Default: out.
     """
-    from soundspot.inference import demo
+    from soundspot.inference.demo import run_demo
 
-    demo.run(out or Path("out"), say)
+    run_demo(out or Path("out"), say)
 
 
 def serve(

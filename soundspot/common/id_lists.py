@@ -18,6 +18,11 @@ def is_id_list(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES)
 
 
+def is_folder_or_list(source: Path) -> bool:
+    """Whether a path stands for many files."""
+    return source.is_dir() or is_id_list(source)
+
+
 def read_ids(path: Path) -> list[str]:
     """Read a list of ids: .txt (one per line) or .csv (the first column), plain or .gz.
 

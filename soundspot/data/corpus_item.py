@@ -15,7 +15,7 @@ from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_
 from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
 from soundspot.media.file_types import PICTURES
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 from soundspot.parallel.engines import CRASHED
 
 Files = tuple[str, ...]

@@ -39,7 +39,7 @@ from soundspot.data.pair_set import (
 )
 from soundspot.media import clips as media
 from soundspot.media.decoding import Fault
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 T = TypeVar("T")
 

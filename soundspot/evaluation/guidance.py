@@ -6,6 +6,7 @@ Axes: n pairs, h w the map as a model made it.
 import numpy as np
 from jaxtyping import Float
 
+from soundspot.common.arrays import min_max
 from soundspot.common.errors import SoundspotError
 
 
@@ -23,10 +24,4 @@ def guide(
     """Blend both, each stretched to 0..1; weight 0 returns the maps unchanged."""
     if weight == 0:
         return maps
-    return (1 - weight) * stretch(maps) + weight * stretch(saliency)
-
-
-def stretch(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n h w"]:
-    """Every map to 0..1; a flat one becomes 0."""
-    low, high = maps.min(axis=(1, 2), keepdims=True), maps.max(axis=(1, 2), keepdims=True)
-    return np.asarray(np.divide(maps - low, high - low, out=np.zeros_like(maps), where=high > low))
+    return (1 - weight) * min_max(maps) + weight * min_max(saliency)

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
+from soundspot.common.arrays import min_max
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import Truths, areas, ciou
 
@@ -81,7 +82,7 @@ def evaluation_maps(maps: Float[np.ndarray, "n h w"], size: int) -> Maps:
     Stretching before the resize only changes rounding (bilinear weights sum to 1): it makes a flat
     map exactly 0, and the result independent of the map's offset and scale.
     """
-    return _stretch(resize_maps(stretch(maps).astype(np.float32), size))
+    return min_max(resize_maps(min_max(maps).astype(np.float32), size))
 
 
 def resize_maps(maps: Float32[np.ndarray, "n h w"], size: int) -> Maps:
@@ -101,19 +102,6 @@ def _weights(cells: int, size: int) -> Float32[np.ndarray, "s cells"]:
     weights[pixel, low] = 1 - (centre - low)  # last: at the far edge both are the same cell
     weights.flags.writeable = False  # shared by all callers
     return weights
-
-
-def stretch(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n h w"]:
-    """Each map to [0, 1] by its own minimum and maximum; a flat map becomes all 0."""
-    return _stretch(maps.copy())
-
-
-def _stretch(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n h w"]:
-    """Stretch in place."""
-    maps -= maps.min(axis=(1, 2), keepdims=True)
-    highest = maps.max(axis=(1, 2), keepdims=True)
-    maps /= np.where(highest > 0, highest, 1)
-    return maps
 
 
 def is_flat(maps: Float[np.ndarray, "n h w"]) -> Bool[np.ndarray, "n"]:

@@ -1,13 +1,13 @@
 """Localise every file of a folder or a list, to lines of JSON and shards of maps.
 
-    OUT/localizations.jsonl     one line a file, in sorted order; appears when all is done
+    OUT/localizations.jsonl     one line per file, in sorted order; written when all is done
     OUT/maps-00000.npz          maps S of a shard's files: `paths` and `maps`
     OUT/overlays/00000/*.jpg    the maps over their frames, if asked for
     OUT/localize.json           the model that made them
 
-Processes only read; this one alone writes, in order, and each file goes through the model alone: so
-the bytes depend neither on the engine nor on the number of processes. A shard is done when its
-journal (.shard-00000.jsonl) stands beside it; a later run keeps it while the files are the same.
+Worker processes only read; this one alone writes, in order, and each file goes through the model
+alone: the bytes depend neither on the engine nor on the number of processes. A shard is done when
+its journal (.shard-00000.jsonl) exists; a later run keeps it as long as the files are the same.
 """
 
 import hashlib
@@ -38,15 +38,14 @@ from soundspot.common.files import (
     write_bytes,
     write_text,
 )
-from soundspot.common.id_lists import is_id_list, read_ids
+from soundspot.common.id_lists import read_ids
 from soundspot.common.paths import file_size, list_files, make_id
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures
-from soundspot.inference.localization import Localization, heard_line
 from soundspot.inference.localizer import Localizer, load, model_names
-from soundspot.media import clips as media
-from soundspot.media.decoding import MediaError
+from soundspot.inference.result import Localization, heard_line
+from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
 from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
@@ -58,17 +57,17 @@ FORMAT = 1  # raise it when the same files and model would give other results
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to localise.
+class BatchJob:
+    """Many files to localise.
 
     Attributes:
-        source: A folder, or a list of files: one path a line (.txt) or in the first column (.csv),
-            from the current folder; may be gzipped.
+        source: A folder, or a list of files relative to the current folder: one path per line
+            (.txt) or in the first column (.csv); may be gzipped.
         out: Folder for the results.
-        model: As `load` takes it.
+        model: As `load` accepts it.
         overlays: Draw every map over its frame.
-        engine: Who does the work.
-        per_shard: Files to a shard.
+        engine: Where the work is done.
+        per_shard: Files per shard.
     """
 
     source: Path
@@ -80,8 +79,8 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A file to localise; of a picture, with the sound beside it. Sizes of -1: it is not there."""
+class BatchItem:
+    """A file to localise, and the sound of a picture; a size of -1 means the file is missing."""
 
     name: str
     audio: str | None
@@ -89,21 +88,16 @@ class Item:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What became of an item: its line, and if it was localised its map and overlay (JPEG)."""
+class ItemResult:
+    """The line of an item and, if it was localised, its map and overlay (JPEG)."""
 
     line: Mapping[str, Any]
     similarity: NDArray[np.float32] | None = None
     overlay: bytes = b""
 
 
-def is_batch(source: Path) -> bool:
-    """Whether a path names many files: a folder or a list."""
-    return source.is_dir() or is_id_list(source)
-
-
-def run(job: Job, say: Callable[[str], None]) -> None:
-    """Localise what is not localised yet, and say what came of it."""
+def run_batch(job: BatchJob, say: Callable[[str], None]) -> None:
+    """Localise the files that are not done yet, and report the counts."""
     root, items = _find(job)
     model = _absolute(job.model)
     localizer = load(model)
@@ -111,7 +105,7 @@ def run(job: Job, say: Callable[[str], None]) -> None:
     about = {"format": FORMAT, "weights": digest, "overlays": job.overlays}
     notes = {"model": localizer.name, "trained": localizer.card.trained}
     notes["threshold"] = localizer.threshold
-    del localizer  # every process loads its own
+    del localizer  # every process loads it again
     with _locked(job.out, about, notes):
         load_there = partial(_load, model, digest, root, job.overlays)
         counts = _join(job.out, _write_shards(job, items, load_there))
@@ -121,25 +115,25 @@ def run(job: Job, say: Callable[[str], None]) -> None:
     say(f"results: {job.out / LINES}")
 
 
-def _find(job: Job) -> tuple[Path, list[Item]]:
+def _find(job: BatchJob) -> tuple[Path, list[BatchItem]]:
     """The files in sorted order and the folder that their names start from."""
     source, out = job.source, job.out
     if out.suffix.lower() in figures.PICTURE_FORMATS or is_video_name(out) or out.is_file():
-        raise SoundspotError(f"{source} stands for many files: -o must name a folder, not {out}")
+        raise SoundspotError(f"{source} is a folder or list: -o must name a folder, got {out}")
     if source.is_dir():
         if out.resolve().is_relative_to(source.resolve()):
-            raise SoundspotError(f"{out} lies inside {source}: its files would be localised too")
+            raise SoundspotError(f"{out} is inside {source}: its files would be localised too")
         root = source.absolute()
         names = [file.as_posix() for file in list_files(source) if file.name[0] != "."]
     else:
         root, names = Path.cwd(), sorted(set(read_ids(source)))
     if not names:
-        raise SoundspotError(f"{source} holds no files but hidden ones")
+        raise SoundspotError(f"{source} holds no files, or only hidden ones")
     return root, list(_items(root, names))
 
 
-def _items(root: Path, names: Sequence[str]) -> Iterator[Item]:
-    """A picture and a sound that only their endings tell apart are one item."""
+def _items(root: Path, names: Sequence[str]) -> Iterator[BatchItem]:
+    """A picture and a sound whose names differ only in the suffix are one item."""
     groups: dict[PurePath, list[str]] = defaultdict(list)
     for name in names:
         groups[PurePath(name).with_suffix("")].append(name)
@@ -149,11 +143,11 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[Item]:
             continue  # it comes with its picture
         files = [name] if sound is None else [name, sound]
         sizes = tuple(file_size(root / file) for file in files)
-        yield Item(name, sound, sizes)
+        yield BatchItem(name, sound, sizes)
 
 
 def _absolute(model: str | None) -> str | None:
-    """A checkpoint's path from anywhere; a name stays a name."""
+    """A checkpoint's path that works in any folder; a name stays a name."""
     return model if model is None or model in model_names() else str(Path(model).absolute())
 
 
@@ -167,22 +161,24 @@ def _digest(localizer: Localizer) -> str:
     return sha.hexdigest()[:16]
 
 
-def _load(model: str | None, digest: str, root: Path, overlays: bool) -> Callable[[Item], Found]:
-    """What a process needs: a model of its own, the same on every machine."""
+def _load(
+    model: str | None, digest: str, root: Path, overlays: bool
+) -> Callable[[BatchItem], ItemResult]:
+    """Load the model in a process; it must be the same on every machine."""
     localizer = load(model)
     if _digest(localizer) != digest:
         raise SoundspotError(
-            f"{platform.node()} has another {localizer.name}: all must be the same"
+            f"{platform.node()} has a different {localizer.name}: all machines need the same"
         )
     return partial(localize_one, localizer, root, overlays)
 
 
-def localize_one(localizer: Localizer, root: Path, overlays: bool, item: Item) -> Found:
-    """Localise the middle of a file, or say why that cannot be done.
+def localize_one(localizer: Localizer, root: Path, overlays: bool, item: BatchItem) -> ItemResult:
+    """Localise the middle of a file, or say why it cannot be done.
 
     Args:
         localizer: The model.
-        root: Where names start from.
+        root: The folder that names are relative to.
         overlays: Draw the map over the frame.
         item: The file.
     """
@@ -192,21 +188,20 @@ def localize_one(localizer: Localizer, root: Path, overlays: bool, item: Item) -
         if file is not None and size >= 0:
             check_visible(file)
     try:
-        clip = media.read_clip(path, audio)
+        clip = read_clip(path, audio)
     except MediaError as error:
-        return _lost(item, error.fault, str(error).replace(f"{root}{os.sep}", ""))
+        return _failed(item, error.fault, str(error).replace(f"{root}{os.sep}", ""))
     except Exception as error:  # of millions of files some break a decoder in new ways
-        return _lost(item, "unreadable", f"{item.name} cannot be read ({error!r})")
+        return _failed(item, "unreadable", f"{item.name} cannot be read ({error!r})")
     with _one_thread():
-        found = localizer.localize_clip(clip)
-    return Found(
-        _names(item) | _line(found), found.similarity, _overlay(found) if overlays else b""
-    )
+        result = localizer.localize_clip(clip)
+    overlay = _overlay(result) if overlays else b""
+    return ItemResult(_names(item) | _line(result), result.similarity, overlay)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Wherever a file is localised: the last bits of a sum may depend on the number of threads."""
+    """Use one thread everywhere: the last bits of a sum may depend on the number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -215,28 +210,28 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _names(item: Item) -> dict[str, Any]:
+def _names(item: BatchItem) -> dict[str, Any]:
     return {"path": item.name} | ({} if item.audio is None else {"audio": item.audio})
 
 
-def _line(found: Localization) -> dict[str, Any]:
+def _line(result: Localization) -> dict[str, Any]:
     kept = ("at", "width", "height", "box", "score", "visible", "labels")
-    summary = found.summary()
+    summary = result.summary()
     return {key: summary[key] for key in kept}
 
 
-def _overlay(found: Localization) -> bytes:
-    picture = figures.overlay(found.frame, found.heat, found.box)
-    lines = [line for line in (heard_line(found.labels), found.verdict) if line]
-    return media.jpeg_bytes(figures.captioned(picture, lines, found.trained))
+def _overlay(result: Localization) -> bytes:
+    picture = figures.overlay(result.frame, result.heat, result.box)
+    lines = [line for line in (heard_line(result.labels), result.verdict) if line]
+    return jpeg_bytes(figures.captioned(picture, lines, result.trained))
 
 
-def _lost(item: Item, fault: str, reason: str) -> Found:
-    return Found(_names(item) | {"fault": fault, "reason": reason})
+def _failed(item: BatchItem, fault: str, reason: str) -> ItemResult:
+    return ItemResult(_names(item) | {"fault": fault, "reason": reason})
 
 
-def _crash(item: Item) -> Found:
-    return _lost(item, "unreadable", CRASHED)
+def _crash(item: BatchItem) -> ItemResult:
+    return _failed(item, "unreadable", CRASHED)
 
 
 @contextmanager
@@ -258,19 +253,19 @@ def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> It
 
 def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
     try:
-        found = json.loads(path.read_bytes())
-        other = [key for key, value in about.items() if found.get(key) != value]
+        written = json.loads(path.read_bytes())
+        other = [key for key, value in about.items() if written.get(key) != value]
     except (OSError, ValueError, AttributeError) as error:
         raise SoundspotError(f"{path} cannot be read ({error}); choose another folder") from error
     if other:
         raise SoundspotError(
-            f"{path.parent} was made with {other[0]}={json.dumps(found.get(other[0]))}, not "
+            f"{path.parent} was made with {other[0]}={json.dumps(written.get(other[0]))}, not "
             f"{json.dumps(about[other[0]])}; choose another folder or delete this one"
         )
 
 
 def _write_shards(
-    job: Job, items: Sequence[Item], load: Callable[[], Callable[[Item], Found]]
+    job: BatchJob, items: Sequence[BatchItem], load: Callable[[], Callable[[BatchItem], ItemResult]]
 ) -> list[ShardJournal]:
     """Write the shards that are missing or do not fit; returns the journals of all."""
     blocks = split_into_blocks(items, job.per_shard)
@@ -295,7 +290,7 @@ def _remove_surplus(out: Path, count: int) -> None:
 
 
 def _write_shard(
-    job: Job, journal: ShardJournal, block: Sequence[Item], found: Iterable[Found]
+    job: BatchJob, journal: ShardJournal, block: Sequence[BatchItem], results: Iterable[ItemResult]
 ) -> None:
     journal.discard()
     overlays = job.out / "overlays" / journal.data.stem.removeprefix("maps-")
@@ -304,14 +299,14 @@ def _write_shard(
         overlays.mkdir(parents=True)
     lines: list[dict[str, Any]] = []
     maps: list[NDArray[np.float32]] = []
-    for place, (item, one) in enumerate(zip(block, found, strict=True)):
-        line = dict(one.line)
-        if one.similarity is not None:
+    for place, (item, result) in enumerate(zip(block, results, strict=True)):
+        line = dict(result.line)
+        if result.similarity is not None:
             line |= {"maps": journal.data.name, "row": len(maps)}
-            maps.append(one.similarity)
-        if one.overlay:
+            maps.append(result.similarity)
+        if result.overlay:
             picture = overlays / f"{place:05d}-{make_id(PurePath(f'{item.name}.jpg'))}.jpg"
-            write_bytes(picture, one.overlay)
+            write_bytes(picture, result.overlay)
             line["overlay"] = picture.relative_to(job.out).as_posix()
         lines.append(line)
     names = [line["path"] for line in lines if "maps" in line]
@@ -324,7 +319,7 @@ def _stack(maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
 
 
-def _journal(out: Path, number: int, block: Sequence[Item]) -> ShardJournal:
+def _journal(out: Path, number: int, block: Sequence[BatchItem]) -> ShardJournal:
     files = json.dumps([(item.name, item.audio, item.sizes) for item in block])
     digest = hashlib.sha256(files.encode()).hexdigest()
     path = out / f".shard-{number:05d}.jsonl"

@@ -1,7 +1,7 @@
-"""The demo: a dog's photograph with its bark and with a siren, and the bark as a video.
+"""The demo: a photo of a dog with its bark and with a siren, and the bark as a video.
 
-Photograph and bark come verified out of the cache of `weights.py`, the siren out of a formula; no
-picture or sound is part of soundspot.
+Photo and bark come, verified, from the cache of `weights`, the siren from a formula; soundspot
+itself ships no picture or sound.
 """
 
 import sys
@@ -15,8 +15,8 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.inference import figures
-from soundspot.inference.localization import Localization
 from soundspot.inference.localizer import load
+from soundspot.inference.result import Localization
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, read_frame, read_waveform, write_video
 
 VIDEO_WIDTH, VIDEO_FPS = 480, 10.0
@@ -24,17 +24,17 @@ VIDEO_WIDTH, VIDEO_FPS = 480, 10.0
 SIREN_HZ, SIREN_PERIOD, SIREN_HARMONICS = (650.0, 1450.0), 0.3, 3
 
 
-def run(folder: Path, say: Callable[[str], None]) -> None:
-    """Localise the bark and the siren, and say what was found and what to try next.
+def run_demo(folder: Path, say: Callable[[str], None]) -> None:
+    """Localise the bark and the siren, and report the results and what to try next.
 
     Args:
-        folder: Where the pictures and the video go; made if need be.
-        say: Takes every line of the report.
+        folder: Where the pictures and the video go; created if absent.
+        say: Called with every line of the report.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SoundspotError(f"cannot make the folder {folder}: {error.strerror}") from error
+        raise SoundspotError(f"cannot create the folder {folder}: {error.strerror}") from error
     photo, bark = weights.media("demo-dog-photo"), weights.media("demo-dog-bark")
     video = folder / "demo.mp4"
     _join(photo, bark, video)
@@ -43,8 +43,8 @@ def run(folder: Path, say: Callable[[str], None]) -> None:
     barking = localizer.localize_file(photo, audio=bark)
     barking.save(folder / "demo-photo.png")
     wailing = localizer.localize(barking.frame, siren())
-    scale = (0.0, barking.score)  # from a cosine that says nothing to the bark's peak
-    rows = [found.picture(scale) for found in (barking, wailing)]
+    scale = (0.0, barking.score)  # from a cosine without meaning to the peak of the bark
+    rows = [result.picture(scale) for result in (barking, wailing)]
     figures.write_picture(folder / "demo-two-sounds.png", figures.stack(rows))
     localizer.localize_file(video).save(folder / "demo-video.png")
 
@@ -53,9 +53,9 @@ def run(folder: Path, say: Callable[[str], None]) -> None:
     for line in compare(barking, wailing):
         say(line)
     say("")
-    say(f"A photograph and a sound:     {folder / 'demo-photo.png'}")
-    say(f"The same with another sound:  {folder / 'demo-two-sounds.png'}")
-    say(f"Photograph and bark as video: {folder / 'demo-video.png'}  (of {video})")
+    say(f"A photo and a sound:         {folder / 'demo-photo.png'}")
+    say(f"The same with another sound: {folder / 'demo-two-sounds.png'}")
+    say(f"Photo and bark as a video:   {folder / 'demo-video.png'}  (of {video})")
     say("")
     say("Next, try your own:")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "soundspot" else "soundspot"
@@ -69,27 +69,27 @@ def run(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def compare(first: Localization, second: Localization) -> list[str]:
-    """In numbers and words, how the map of one frame changed with the sound."""
+    """How the map of a frame changed with the sound, in numbers and words."""
     together = np.corrcoef(first.similarity.ravel(), second.similarity.ravel())[0, 1]
     hottest = np.unravel_index(first.similarity.argmax(), first.similarity.shape)
-    table = [f"{'the same photograph with':<26}{'peak cosine':>12}{'where the first peaks':>23}"]
+    table = [f"{'the same photo with':<26}{'peak cosine':>12}{'where the first peaks':>23}"]
     verdicts = []
-    for found in (first, second):
-        name = found.labels[0][0] if found.labels else "a sound"
-        table.append(f"  {name:<24}{found.score:>12.3f}{found.similarity[hottest]:>23.3f}")
-        if found.visible is not None:
-            verdicts.append(f"{name}: {found.verdict}.")
+    for result in (first, second):
+        name = result.labels[0][0] if result.labels else "a sound"
+        table.append(f"  {name:<24}{result.score:>12.3f}{result.similarity[hottest]:>23.3f}")
+        if result.visible is not None:
+            verdicts.append(f"{name}: {result.verdict}.")
     return [
         *table,
-        f"The two maps correlate by {together:.2f} (1: the sound made no difference).",
+        f"The two maps correlate at {together:.2f} (1: the sound made no difference).",
         *verdicts,
-        "Look at the two rows: one colour scale, so the dog should glow in the first row and",
-        "stay dark in the second. A model that does not listen shows the same map twice.",
+        "Look at the two rows: they share one colour scale, so the dog should glow in the first",
+        "and stay dark in the second. A model that does not listen shows the same map twice.",
     ]
 
 
 def siren() -> Float32[np.ndarray, "48000"]:
-    """Three seconds of a siren, for want of a recorded one in the demo's archives."""
+    """Three seconds of a synthetic siren."""
     low, high = SIREN_HZ
     time = np.arange(SOUND_SAMPLES) / SAMPLE_RATE
     pitch = low + (high - low) * (1 - np.cos(2 * np.pi * time / SIREN_PERIOD)) / 2
@@ -99,7 +99,7 @@ def siren() -> Float32[np.ndarray, "48000"]:
 
 
 def _join(photo: Path, bark: Path, video: Path) -> None:
-    """Make a video that shows the photograph for as long as the bark lasts."""
+    """Write a video that shows the photo for as long as the bark lasts."""
     image = Image.fromarray(read_frame(photo))
     height = round(image.height * VIDEO_WIDTH / image.width)
     frame = np.asarray(image.resize((VIDEO_WIDTH, height)))

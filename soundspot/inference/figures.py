@@ -1,9 +1,8 @@
 """Pictures of a localisation: the heat map over its frame, and the three-part picture.
 
-Drawn with NumPy and Pillow alone, so that a picture needs no extra. Axes: h w pixels.
+Drawn with NumPy and Pillow alone, so no extra is needed. Axes: h w pixels.
 """
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -27,22 +26,21 @@ from soundspot.encoders.logmel import (
     log_mel_patches,
     stretch_waveform,
 )
-from soundspot.inference.regions import Box
+from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox
 
 Colour = tuple[int, int, int]
 
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
 HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
-# The frame steps back, half way to grey and darker, so that its colours are not taken for heat:
+# The frame is muted, half way to grey and darker, so that its colours are not mistaken for heat:
 # 0.4 of a channel and 0.35 of the luma, as rows of a matrix for Pillow.
 MUTED = tuple(
     0.4 * (row == column) + 0.35 * LUMA[column] if column < 3 else 0.0
     for row in range(3)
     for column in range(4)
 )
-# Dark violet to pale yellow through red: equal steps of value look like equal steps of lightness.
+# Dark violet through red to pale yellow: equal steps of value look like equal steps of lightness.
 ANCHORS = (
     (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
@@ -58,14 +56,14 @@ RED: Colour = (200, 24, 36)
 
 MARGIN, GAP = 28, 22
 PANEL_WIDTH, PANEL_HEIGHT = 480, 400
-LOWEST, SOUND_WIDTH = 300, 360  # a flat frame still leaves room for the sound beside it
+LOWEST, SOUND_WIDTH = 300, 360  # a wide frame still leaves room for the sound beside it
 HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
 LINE = 20  # from one line of a caption to the next
 WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
 
 
 def colours(values: Float32[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w 3"]:
-    """Colour values of 0..1, dark to light; what lies outside takes the colour of the end."""
+    """Colour values of 0..1, dark to light; values outside take the colour of the nearest end."""
     table = _colour_table()
     steps = len(table) - 1
     return table[np.clip(values * steps + 0.5, 0, steps).astype(np.intp)]
@@ -81,7 +79,7 @@ def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
 def overlay(
     frame: UInt8[np.ndarray, "h w 3"],
     heat: Float32[np.ndarray, "h_map w_map"],
-    box: Box | None = None,
+    box: PixelBox | None = None,
     strength: float = 1.0,
 ) -> UInt8[np.ndarray, "h w 3"]:
     """Lay a heat map over its frame, with its contour at one half and a box.
@@ -90,8 +88,8 @@ def overlay(
         frame: RGB.
         heat: The map stretched to 0..1, of the frame's size, or coarser to save time; the hotter,
             the more opaque.
-        box: x1, y1, x2, y2 in pixels of the frame, x2 and y2 just outside.
-        strength: Of heat and contour, 0..1: at 0 they cannot be seen.
+        box: x1, y1, x2, y2 in pixels of the frame; x2 and y2 are exclusive.
+        strength: Opacity of heat and contour, 0..1.
     """
     source = Image.fromarray(frame)
     layer = _heat_layer(heat, strength)
@@ -110,7 +108,7 @@ def _thickness(shape: Sequence[int]) -> float:
 
 
 def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Image:
-    """Heat and contour on a transparent ground."""
+    """Heat and contour on a transparent background."""
     alpha = HEAT_OPACITY * heat
     paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
     thickness = _thickness(heat.shape)
@@ -124,7 +122,7 @@ def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Imag
 
 
 def _contour(heat: Float32[np.ndarray, "h w"], width: float) -> Float32[np.ndarray, "h w"]:
-    """How far each pixel is covered by a line of some width along the contour.
+    """How much of each pixel a line along the contour covers.
 
     The height above the level divided by the slope is, to first order, the distance in pixels.
     """
@@ -141,7 +139,7 @@ def triptych(
     heat: Float32[np.ndarray, "h w"],
     waveform: Float32[np.ndarray, "samples"],
     *,
-    box: Box | None = None,
+    box: PixelBox | None = None,
     labels: Sequence[tuple[str, float]] = (),
     headings: tuple[str, str, str] = ("Frame", "Where it sounds", "Sound"),
     caption: Sequence[str] = (),
@@ -154,12 +152,12 @@ def triptych(
         frame: RGB, of any size.
         heat: The map at the frame's size, stretched to 0..1.
         waveform: What was heard, mono 16 kHz.
-        box: Of the loudest region, in pixels of the frame.
-        labels: Names of what is heard with scores of 0..1, best first.
-        headings: Of the three parts.
+        box: Box of the hottest region, in pixels of the frame.
+        labels: What is heard, with scores of 0..1, best first.
+        headings: Headings of the three parts.
         caption: Lines below the map.
         footer: A line of small print below the frame.
-        trained: False burns in that the map means nothing.
+        trained: False stamps on the picture that the map means nothing.
     """
     height, width = heat.shape
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
@@ -195,7 +193,7 @@ def triptych(
 
 
 def stack(pages: Sequence[Image.Image]) -> Image.Image:
-    """Pages below each other, as rows of one."""
+    """Stack pages vertically."""
     size = max(page.width for page in pages), sum(page.height for page in pages)
     whole = Image.new("RGB", size, WHITE)
     top = 0
@@ -208,7 +206,7 @@ def stack(pages: Sequence[Image.Image]) -> Image.Image:
 def captioned(
     picture: UInt8[np.ndarray, "h w 3"], lines: Sequence[str], trained: bool = True
 ) -> UInt8[np.ndarray, "h_page w 3"]:
-    """A picture of a video with lines of text in a strip below it."""
+    """A picture with lines of text in a strip below it."""
     height, width, _ = picture.shape
     size = max(SMALLEST, round(min(height, width) / 20))
     pitch = round(1.5 * size)
@@ -224,7 +222,7 @@ def captioned(
     return np.asarray(page)
 
 
-def _scale_box(box: Box | None, heat: np.ndarray, size: tuple[int, int]) -> Box | None:
+def _scale_box(box: PixelBox | None, heat: np.ndarray, size: tuple[int, int]) -> PixelBox | None:
     if box is None:
         return None
     x, y = size[0] / heat.shape[1], size[1] / heat.shape[0]
@@ -233,7 +231,7 @@ def _scale_box(box: Box | None, heat: np.ndarray, size: tuple[int, int]) -> Box 
 
 
 def _stamp(image: Image.Image) -> None:
-    """Burn the warning into the map itself: the page around it may be cropped away."""
+    """Stamp the warning on the map itself: the page around it may be cropped away."""
     draw = ImageDraw.Draw(image)
     height = min(image.height, 26)
     draw.rectangle((0, image.height - height, image.width, image.height), fill=RED)
@@ -244,7 +242,7 @@ def _stamp(image: Image.Image) -> None:
 def _sound_panel(
     waveform: Float32[np.ndarray, "samples"], labels: Sequence[tuple[str, float]], height: int
 ) -> Image.Image:
-    """Waveform above log-mel spectrogram on one time axis, then the labels as bars."""
+    """Waveform and log-mel spectrogram on one time axis, then the labels as bars."""
     panel = Image.new("RGB", (SOUND_WIDTH, height), WHITE)
     draw = ImageDraw.Draw(panel)
     row = 2 * BODY
@@ -287,7 +285,7 @@ def _wave(waveform: Float32[np.ndarray, "samples"], size: tuple[int, int]) -> Im
 def _spectrogram(heard: Float[Tensor, "1 samples"], size: tuple[int, int]) -> Image.Image:
     """The log-mel spectrogram, low bands at the bottom, as long as the waveform above it."""
     samples = heard.shape[1]
-    # Zeros behind the end: the patches would otherwise stop before it.
+    # Zeros after the end: the patches would otherwise stop before it.
     padded = F.pad(heard, (0, PATCH_SAMPLES))
     log_mel = log_mel_patches(padded, YAMNET_LOGMEL)[0].flatten(0, 1)[: samples // HOP]
     low, high = log_mel.aminmax()
@@ -304,7 +302,7 @@ def _write(
     anchor: str = "la",
     room: int | float | None = None,
 ) -> None:
-    """Write a line; one that is wider than its room is set smaller, and then cut short."""
+    """Write a line; if it is too wide, in a smaller font, and then cut short."""
     while room is not None and draw.textlength(text, _font(size)) > room:
         if size > SMALLEST:
             size -= 1
@@ -324,46 +322,28 @@ def check_picture(path: Path, others: Sequence[Path] = ()) -> None:
     """Refuse a path that no picture can be written to, before any work is done for it."""
     if path.suffix.lower() not in PICTURE_FORMATS:
         endings = ", ".join(PICTURE_FORMATS)
-        raise SoundspotError(f"a picture's name must end in one of {endings}, unlike {path}")
+        raise SoundspotError(f"the name of a picture must end in one of {endings}, got {path}")
     check_file(path, others)
 
 
 def check_file(path: Path, others: Sequence[Path] = ()) -> None:
-    """Refuse an output in a folder that is not there, or in place of another file of the job.
+    """Refuse an output in a missing folder, or one that would replace another file of the job.
 
     Args:
-        path: Of the output; a file that is there already will be replaced.
+        path: The output; an existing file will be replaced.
         others: Inputs and other outputs.
     """
     if path.is_dir():
-        raise SoundspotError(f"{path} is a folder; give the name of a file in it")
+        raise SoundspotError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
-        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} into")
+        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} to")
     for file in others:
         if path.resolve() == file.resolve():
-            raise SoundspotError(f"{path} is the same file as {file}, which would be destroyed")
+            raise SoundspotError(f"{path} is the same file as {file}, which would be overwritten")
 
 
 def write_picture(path: Path, image: Image.Image) -> None:
-    """Write a picture in the format that its ending names."""
+    """Write a picture in the format that its suffix names."""
     check_picture(path)
     with atomic_write(path) as part:
         image.save(part, format=PICTURE_FORMATS[path.suffix.lower()])
-
-
-def training_curves(run: Path) -> None:
-    """Draw losses and validation numbers of a run into its curves.png, where matplotlib is."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    epochs = [line["epoch"] for line in lines]
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    for axes, prefix in zip(figure.subplots(1, 2), ("train_", "val_"), strict=True):
-        for name in (key for key in lines[0] if key.startswith(prefix)):
-            axes.plot(epochs, [line[name] for line in lines], label=name, marker=".")
-        axes.set_xlabel("epoch")
-        axes.legend()
-    with atomic_write(run / "curves.png") as part:
-        figure.savefig(part, format="png")

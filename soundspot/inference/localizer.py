@@ -1,4 +1,4 @@
-"""The one-call path: a frame and its sound, or a file, in; a Localization out.
+"""A frame and its sound, or a file, in; a Localization out.
 
 Axes: h w the grid of the map, height width pixels of the frame, t passes of the PCM.
 """
@@ -23,16 +23,11 @@ from soundspot.encoders.views import evaluation_view
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.inference import sound_events
-from soundspot.inference.localization import (
-    FrameLike,
-    Localization,
-    WaveformLike,
-    as_frame,
-    as_waveform,
-    hot_box,
-    stretched,
-)
-from soundspot.media.clips import Clip, check_sound, probe, read_clip, read_frame, read_sound
+from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
+from soundspot.inference.regions import hot_box, map_heat
+from soundspot.inference.result import Localization
+from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
+from soundspot.media.opening import Media, opened
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
@@ -47,13 +42,13 @@ UNTRAINED = {
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
-__all__ = ["DEFAULT_MODEL", "Localization", "Localizer", "Located", "load", "model_names"]
+__all__ = ["DEFAULT_MODEL", "GridResult", "Localization", "Localizer", "load", "model_names"]
 
 log = logging.getLogger(__name__)
 
 
-class Located(NamedTuple):
-    """A map on the grid, and what was heard: all that a moving picture needs of a moment."""
+class GridResult(NamedTuple):
+    """The map S on its grid and what is heard, before anything is resized to the frame."""
 
     similarity: Float32[np.ndarray, "h w"]
     labels: list[tuple[str, float]]
@@ -64,12 +59,12 @@ class Localizer:
     """A trained method on its frozen encoders; made by `load`.
 
     Attributes:
-        name: Of the model.
+        name: Name of the model.
         method: The trained part.
         visual: The visual encoder.
         audio: The audio encoder.
-        card: What the checkpoint says of itself.
-        class_names: Of the sounds that the audio encoder can name, if it can.
+        card: What the checkpoint says about itself.
+        class_names: The sounds that the audio encoder can name; empty if it cannot.
         device: Where all of it lives.
     """
 
@@ -93,10 +88,10 @@ class Localizer:
 
         Example:
             >>> model = soundspot.load()
-            >>> found = model.localize(frame, waveform)
-            >>> found.map.shape == frame.shape[:2]
+            >>> result = model.localize(frame, waveform)
+            >>> result.map.shape == frame.shape[:2]
             True
-            >>> -1 <= found.score <= 1
+            >>> -1 <= result.score <= 1
             True
         """
         return self.localize_batch([frame], [waveform], cycles)[0]
@@ -107,7 +102,7 @@ class Localizer:
         waveforms: Sequence[WaveformLike],
         cycles: int | None = None,
     ) -> list[Localization]:
-        """Find where in each frame its own sound comes from, a chunk of pairs at a time.
+        """Find where in each frame its sound comes from, a chunk of pairs at a time.
 
         Args:
             frames: As `localize` takes them; their sizes may differ.
@@ -122,43 +117,43 @@ class Localizer:
         """
         if len(frames) != len(waveforms):
             raise SoundspotError(
-                f"expected a waveform for each frame, not {len(waveforms)} for {len(frames)}"
+                f"expected a waveform for each frame, got {len(waveforms)} for {len(frames)}"
             )
-        found = []
+        results = []
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
-            located = self.locate(pixels, sounds, cycles)
-            found += [self._whole(*all_) for all_ in zip(pixels, sounds, located, strict=True)]
-        return found
+            grids = self.locate(pixels, sounds, cycles)
+            results += [self._result(*all_) for all_ in zip(pixels, sounds, grids, strict=True)]
+        return results
 
     def locate(
         self,
         frames: Sequence[UInt8[np.ndarray, "_height _width 3"]],
         sounds: Sequence[Float32[np.ndarray, "48000"]],
         cycles: int | None = None,
-    ) -> list[Located]:
+    ) -> list[GridResult]:
         """Maps on the grid and labels, all in one pass through the encoders."""
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features(frames, sounds)
             maps = self.method.maps(f_v, f_a, cycles).cpu().numpy()
-            return [Located(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
+            return [GridResult(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
 
-    def _whole(
+    def _result(
         self,
         pixels: UInt8[np.ndarray, "height width 3"],
         sound: Float32[np.ndarray, "48000"],
-        located: Located,
+        grid: GridResult,
     ) -> Localization:
-        grid = torch.from_numpy(located.similarity)[None, None]
-        full = F.interpolate(grid, size=pixels.shape[:2], mode="bilinear")[0, 0].numpy()
+        s = torch.from_numpy(grid.similarity)[None, None]
+        full = F.interpolate(s, size=pixels.shape[:2], mode="bilinear")[0, 0].numpy()
         return Localization(
             map=full,
-            similarity=located.similarity,
-            box=hot_box(stretched(full)),
-            score=float(located.similarity.max()),
-            labels=located.labels,
+            similarity=grid.similarity,
+            box=hot_box(map_heat(full)),
+            score=float(grid.similarity.max()),
+            labels=grid.labels,
             model=self.name,
             trained=self.card.trained,
             frame=pixels,
@@ -168,60 +163,62 @@ class Localizer:
 
     @property
     def threshold(self) -> float | None:
-        """The score from which on a source is probably visible, if the model was calibrated."""
+        """The lowest score of a visible source (see `visibility`), if the model was calibrated."""
         return self.card.calibration.get("threshold")
 
     def localize_file(
         self,
-        path: str | Path,
-        audio: str | Path | None = None,
+        path: Media,
+        audio: Media | None = None,
         at: float | None = None,
         cycles: int | None = None,
     ) -> Localization:
-        """Find where the sound of a video comes from, or a sound file's in a photograph.
+        """Find where the sound of a video, or of a sound file in a photo, comes from.
 
         Args:
             path: A video, or an image.
-            audio: A sound file; needed with an image, and replaces the sound of a video.
-            at: Seconds into the video; default: its middle.
+            audio: A sound file; required with an image, replaces the sound of a video.
+            at: Seconds into the video; default: the middle.
             cycles: T of a PCM model, if not the one it was trained with.
         """
-        clip = read_clip(Path(path), None if audio is None else Path(audio), at)
-        return self.localize_clip(clip, cycles)
+        return self.localize_clip(read_clip(path, audio, at), cycles)
 
     def localize_clip(self, clip: Clip, cycles: int | None = None) -> Localization:
-        """The same, of a clip that has been read already."""
+        """`localize_file` for a clip that has been read already."""
         return replace(self.localize(clip.frame, clip.waveform, cycles), at=clip.at)
 
     def localize_sources(
         self,
-        path: str | Path,
-        audio: str | Path | None = None,
+        path: Media,
+        audio: Media | None = None,
         count: int = 2,
         cycles: int | None = None,
     ) -> list[Localization]:
-        """Tell the sounds of a video apart by time, and find where each comes from.
+        """Separate the sounds of a video by time, and find where each comes from.
 
-        Each map is of the frame at the loudest moment of a sound event (see `sources`) and hears
-        nothing but that event, which is its `span`. Sounds that are heard at the same time are
-        one event.
+        Each map shows the frame at the loudest moment of a sound event (see `sound_events`) and
+        hears nothing but that event, which is its `span`. Simultaneous sounds are one event.
 
         Args:
             path: A video, or an image.
-            audio: A sound file; needed with an image, and replaces the sound of a video.
+            audio: A sound file; required with an image, replaces the sound of a video.
             count: How many events at most, the most salient first; there may be fewer.
             cycles: T of a PCM model, if not the one it was trained with.
         """
-        sound = path if audio is None else audio
-        check_sound(sound)
-        moving = probe(path).kind == "video"
-        seconds = min(length for file in (path, sound) if (length := probe(file).duration))
-        events = sound_events.find_events(sound_events.listen(sound, seconds, self._classes), count)
-        frames = [read_frame(path, event.at) for event in events]
-        heard = [read_sound(sound, event.middle, event.heard) for event in events]
+        with opened(path) as picture, opened(picture if audio is None else audio) as sound:
+            picture.info.require_picture()
+            sound.info.require_sound()
+            lengths = (file.info.duration for file in (picture, sound))
+            slices = sound_events.listen(sound, min(filter(None, lengths)), self._classes)
+            events = sound_events.find_events(slices, count)
+            heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
+            frames = read_frames(picture, [event.at for event in events])
+            moving = picture.info.kind == "video"
         return [
-            replace(found, at=event.at if moving else None, span=(event.start, event.end))
-            for event, found in zip(events, self.localize_batch(frames, heard, cycles), strict=True)
+            replace(result, at=event.at if moving else None, span=(event.start, event.end))
+            for event, result in zip(
+                events, self.localize_batch(frames, heard, cycles), strict=True
+            )
         ]
 
     def maps_by_cycle(
@@ -229,7 +226,7 @@ class Localizer:
     ) -> Float32[np.ndarray, "t h w"]:
         """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 7)."""
         if not self._has_pcm:
-            raise SoundspotError(f"{self.name} has no PCM: it has one map, not one a cycle")
+            raise SoundspotError(f"{self.name} has no PCM: it makes one map, not one per cycle")
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features([as_frame(frame)], [as_waveform(waveform)])
@@ -244,9 +241,9 @@ class Localizer:
         if cycles is None:
             return
         if not self._has_pcm:
-            raise SoundspotError(f"{self.name} has no PCM, so cycles={cycles} means nothing to it")
+            raise SoundspotError(f"{self.name} has no PCM, so cycles={cycles} has no meaning")
         if cycles < 1:
-            raise SoundspotError(f"the PCM needs at least one pass, not cycles={cycles}")
+            raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
     def _features(
         self,
@@ -278,7 +275,7 @@ class Localizer:
     def _classes(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
-        """What each sound is like; an encoder that cannot name sounds has nothing to say."""
+        """Class scores of each sound; no classes if the encoder cannot name sounds."""
         namer = self._namer
         if namer is None:
             return np.ones((len(sounds), 0), np.float32)
@@ -288,12 +285,12 @@ class Localizer:
 
 
 def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localizer:
-    """A model ready to localise, with its encoders (fetched once, then from the cache).
+    """Load a model that is ready to localise; its encoders are downloaded once and cached.
 
     Args:
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, or the folder of a
-            training run; default: the model that ships with soundspot.
-        device: As torch names them: "cpu", "cuda", "mps".
+            training run; default: the best model that ships with soundspot.
+        device: As torch names it: "cpu", "cuda", "mps".
 
     Example:
         >>> model = soundspot.load()
@@ -305,8 +302,8 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
     method, card = read_model(str(chosen))
     if not card.trained:
         log.warning(
-            "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that the whole "
-            "chain runs.",
+            "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
+            "everything runs.",
             chosen,
         )
     encoders = load_encoders(card.features)
@@ -323,7 +320,7 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
 
 
 def model_names() -> list[str]:
-    """The names that `load` knows: models that ship with soundspot, and the untrained ones."""
+    """The names that `load` accepts: models that ship with soundspot, and untrained ones."""
     return [*_shipped(), *UNTRAINED]
 
 
@@ -332,7 +329,7 @@ def _shipped() -> list[str]:
 
 
 def read_model(chosen: str) -> tuple[Method, Card]:
-    """The trained part of a model, by any name that `load` takes, and its card."""
+    """The trained part of a model, by any name that `load` accepts, and its card."""
     if chosen in UNTRAINED:
         return _untrained(UNTRAINED[chosen])
     if chosen in _shipped():
@@ -340,7 +337,7 @@ def read_model(chosen: str) -> tuple[Method, Card]:
     if not Path(chosen).exists():
         raise SoundspotError(
             f"no model {chosen!r}: {nearest(chosen, model_names())}, "
-            "or the path of a checkpoint or of a training run's folder"
+            "or the path of a checkpoint or training run"
         )
     return checkpoint.load(Path(chosen))
 
@@ -361,4 +358,4 @@ def _device(name: str) -> torch.device:
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise SoundspotError(f"{name!r} is not a device torch knows") from error
+        raise SoundspotError(f"{name!r} is not a device that torch knows") from error

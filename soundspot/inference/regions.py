@@ -1,16 +1,40 @@
-"""A mask -> the box around its largest connected region.
+"""A map -> heat of 0..1 and the box around its largest hot region.
 
 Axes: height width pixels.
 """
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float32
 from numpy.typing import NDArray
 
-Box = tuple[int, int, int, int]
+from soundspot.common.arrays import min_max
+
+PixelBox = tuple[int, int, int, int]  # x1, y1, x2, y2; x2 and y2 are exclusive
+CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
+FLAT = 1e-6  # a map whose cosines differ by less points nowhere
 
 
-def largest_region(mask: Bool[np.ndarray, "height width"]) -> Box | None:
+def map_heat(
+    values: Float32[np.ndarray, "height width"],
+    low: float | None = None,
+    high: float | None = None,
+) -> Float32[np.ndarray, "height width"]:
+    """Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.
+
+    Args:
+        values: Cosines.
+        low: Becomes 0, as does everything below it; default: the lowest.
+        high: Becomes 1, as does everything above it; default: the highest.
+    """
+    return min_max(values, low, high, FLAT)
+
+
+def hot_box(heat: Float32[np.ndarray, "height width"]) -> PixelBox | None:
+    """The box around the largest region inside the contour."""
+    return largest_region(heat >= CONTOUR_LEVEL)
+
+
+def largest_region(mask: Bool[np.ndarray, "height width"]) -> PixelBox | None:
     """The box around the largest 4-connected region; of equal ones, the first in reading order.
 
     Every row is cut into runs, and runs that touch from one row to the next are joined.
@@ -20,8 +44,8 @@ def largest_region(mask: Bool[np.ndarray, "height width"]) -> Box | None:
     ends = np.nonzero(edges == -1)[1]
     if len(rows) == 0:
         return None
-    root = _join_runs(rows.tolist(), starts.tolist(), ends.tolist())
-    member = root == np.bincount(root, weights=ends - starts).argmax()
+    regions = _join_runs(rows.tolist(), starts.tolist(), ends.tolist())
+    member = regions == np.bincount(regions, weights=ends - starts).argmax()
     x1, y1, x2, y2 = (
         starts[member].min(),
         rows[member].min(),
@@ -46,7 +70,7 @@ def _join_runs(rows: list[int], starts: list[int], ends: list[int]) -> NDArray[n
             above += 1
         other = above
         while rows[other] == row - 1 and starts[other] < ends[run]:
-            one, two = find(run), find(other)
-            parent[max(one, two)] = min(one, two)
+            first, second = sorted((find(run), find(other)))
+            parent[second] = first
             other += 1
     return np.array([find(run) for run in range(len(rows))])

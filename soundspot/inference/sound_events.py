@@ -1,9 +1,9 @@
-"""The sound of a file -> its most salient sound events, told apart by time alone.
+"""The sound of a file -> its most salient sound events, separated by time alone.
 
-The sound is cut into slices of half a second. A slice that is 30 dB below the loudest one, or that
-nobody would hear, is a pause. Neighbouring slices in which YAMNet hears much the same are one
-event; a pause or a change of what is heard ends it. The louder and longer an event, the more
-salient; one that sounds like a more salient one is taken for the same source and left out.
+The sound is cut into slices of half a second. A slice is a pause if it is 30 dB below the loudest
+one, or too quiet to hear. Neighbouring slices in which YAMNet hears much the same form one event;
+a pause or a change of what is heard ends it. Louder and longer events are more salient; one that
+sounds like a more salient one is taken for the same source and left out.
 
 Axes: n slices, b slices of a chunk, classes scores of what is heard, samples at 16 kHz.
 """
@@ -12,21 +12,21 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.media.clips import SOUND_SECONDS, iter_sound
+from soundspot.media.clips import SOUND_SECONDS, iter_windows
+from soundspot.media.opening import Media
 
 SLICE = 0.5  # s
-WINDOW = 1.0  # s; what YAMNet hears of a slice, which is too short for it
+WINDOW = 1.0  # s; what YAMNet hears around a slice, which alone is too short for it
 CHUNK = 32
 PAUSE_DB = 30.0  # below the loudest slice
-QUIET = 1e-3  # peak amplitude (-60 dB); below it a passage counts as silent
-ALIKE = 0.5  # cosine of class scores from which on two sounds are taken for one
+QUIET = 1e-3  # peak amplitude (-60 dB) below which a passage counts as silent
+ALIKE = 0.5  # cosine of class scores at which two sounds are taken for one
 
 Classify = Callable[[Float32[np.ndarray, "b samples"]], Float32[np.ndarray, "b classes"]]
 
@@ -41,7 +41,7 @@ class Event:
 
     @property
     def heard(self) -> float:
-        """How many seconds are heard of it."""
+        """How many seconds of it are heard."""
         return min(self.end - self.start, SOUND_SECONDS)
 
     @property
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """A sound of some seconds in slices: how loud each is and what it is like."""
+    """A sound of some seconds in slices: how loud each is, and its class scores."""
 
     seconds: float
     peak: Float[np.ndarray, "n"]
@@ -60,35 +60,34 @@ class Slices:
     classes: Float[np.ndarray, "n classes"]
 
 
-def listen(path: str | Path, seconds: float, classify: Classify) -> Slices:
-    """Walk through a sound, keeping a few numbers of every slice.
+def listen(media: Media, seconds: float, classify: Classify) -> Slices:
+    """Walk through a sound, keeping a few numbers per slice.
 
     Args:
-        path: A sound, or a video with sound.
+        media: A sound, or a video with sound.
         seconds: How far to listen.
-        classify: What sounds are like, as scores of any number of classes; none if unknown.
+        classify: Gives scores of any number of classes, or of none.
     """
     peak, rms, classes = [], [], []
     steps = math.ceil(seconds / (SLICE * CHUNK))
-    for chunk in progress(_chunks(Path(path), seconds), "listening", steps):
+    for chunk in progress(_chunks(media, seconds), "listening", steps):
         for narrow, _ in chunk:
             peak.append(float(np.ptp(narrow)) / 2)
             rms.append(float(narrow.std()))
         classes.append(classify(np.stack([wide for _, wide in chunk])))
     if not peak:
-        raise SoundspotError(f"{path} holds no sound to tell apart")
+        raise SoundspotError("the sound track is empty: there is nothing to locate")
     return Slices(seconds, np.array(peak), np.array(rms), np.concatenate(classes))
 
 
 def _chunks(
-    path: Path, seconds: float
+    media: Media, seconds: float
 ) -> Iterator[list[tuple[Float32[np.ndarray, "narrow"], Float32[np.ndarray, "wide"]]]]:
     count = math.ceil(seconds / SLICE - 0.5)  # those whose middle lies inside
     middles = [SLICE * (k + 0.5) for k in range(max(count, 1))]
-    narrow, wide = (iter_sound(path, middles, length) for length in (SLICE, WINDOW))
     # None: the sound has ended, before the pictures.
-    both = ((a, b) for a, b in zip(narrow, wide, strict=True) if a is not None and b is not None)
-    while chunk := list(itertools.islice(both, CHUNK)):
+    windows = filter(None, iter_windows(media, middles, (SLICE, WINDOW)))
+    while chunk := [(narrow, wide) for narrow, wide in itertools.islice(windows, CHUNK)]:
         yield chunk
 
 
@@ -96,14 +95,14 @@ def find_events(slices: Slices, count: int) -> list[Event]:
     """The most salient events that differ from each other, the most salient first.
 
     Args:
-        slices: As `listen` gives them.
+        slices: As `listen` returns them.
         count: How many at most.
     """
     if count < 1:
-        raise SoundspotError(f"expected a number of sources of at least 1, not {count}")
+        raise SoundspotError(f"expected at least 1 source, got {count}")
     pause = (slices.rms < slices.rms.max() * 10 ** (-PAUSE_DB / 20)) | (slices.peak < QUIET)
     if pause.all():
-        raise SoundspotError("expected a sound, but it is silent from start to end")
+        raise SoundspotError("the sound is silent from start to end")
     groups = _groups(slices, pause)
     groups.sort(key=lambda group: -slices.rms[group].sum())  # stable: the earlier of equal ones
     chosen: list[slice] = []
@@ -121,9 +120,9 @@ def find_events(slices: Slices, count: int) -> list[Event]:
     ]
 
 
-def _same_sound(slices: Slices, one: slice, two: slice) -> bool:
-    """Never, where nobody said what the slices are like: then only pauses tell sounds apart."""
-    means = [slices.classes[group].mean(axis=0) for group in (one, two)]
+def _same_sound(slices: Slices, first: slice, second: slice) -> bool:
+    """Whether two events have much the same classes; without classes, never."""
+    means = [slices.classes[group].mean(axis=0) for group in (first, second)]
     return slices.classes.shape[1] > 0 and _alike(*means)
 
 
@@ -132,8 +131,8 @@ def _groups(slices: Slices, pause: Bool[np.ndarray, "n"]) -> list[slice]:
     groups: list[slice] = []
     so_far = np.zeros(slices.classes.shape[1])  # scores of the last group, added up
     for k in np.nonzero(~pause)[0].tolist():
-        goes_on = len(groups) > 0 and groups[-1].stop == k and _alike(so_far, slices.classes[k])
-        if goes_on:
+        continues = len(groups) > 0 and groups[-1].stop == k and _alike(so_far, slices.classes[k])
+        if continues:
             groups[-1] = slice(groups[-1].start, k + 1)
             so_far = so_far + slices.classes[k]
         else:

@@ -1,8 +1,8 @@
 """A whole video -> the same video with a moving heat map, its sound, and what is heard below it.
 
 Maps are made at a steady rate, smoothed over time and interpolated for every picture. Two decoders
-walk through the file, one for the maps and one for the pictures, so that nothing is kept but the
-two maps around the current picture.
+walk through the pictures, one for the maps and one for the output, so that only the two maps around
+the current picture are kept. A third walks through the sound, for both.
 
 Axes: h w the grid of the map, height width pixels of a picture.
 """
@@ -10,9 +10,11 @@ Axes: h w the grid of the map, height width pixels of a picture.
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -26,25 +28,22 @@ from torch.nn import functional as F
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import figures
-from soundspot.inference.localization import heard_line, stretched, verdict
 from soundspot.inference.localizer import Localizer
+from soundspot.inference.regions import map_heat
+from soundspot.inference.result import heard_line
 from soundspot.inference.sound_events import QUIET
+from soundspot.inference.visibility import is_visible, verdict
 from soundspot.media import decoding
-from soundspot.media.clips import (
-    SOUND_SECONDS,
-    MediaError,
-    check_sound,
-    iter_frames,
-    iter_sound,
-    probe,
-)
-from soundspot.media.writing import FORMATS, Timed, is_video_name, write_moving
+from soundspot.media.clips import SOUND_SECONDS, MediaError, iter_frames, iter_windows
+from soundspot.media.decoding import TimedSound
+from soundspot.media.opening import Media, MediaInfo, OpenMedia, opened
+from soundspot.media.writing import FORMATS, Timed, copy_sound, is_video_name, write_timed_video
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers
-NOW = 1.0  # s; what decides whether anything sounds at a moment
+NOW = 1.0  # s; the sound that decides whether a moment is silent
 FAINT = 0.4  # strength of a map whose source is probably not in the picture
-LARGEST = 960  # pixels of the longer side of what is written; more would hold up the maps
+LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 SILENCE = "silence"
 
@@ -52,12 +51,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What was found at one time of a video.
+class VideoMoment:
+    """What is heard and seen at one time of a video.
 
     Attributes:
         at: Seconds into the video.
-        silent: Whether nothing is to be heard; then the rest is empty.
+        silent: Whether nothing can be heard; then the rest is empty.
         score: The peak of S.
         visible: Whether the source is probably in the picture; None if that is not calibrated.
         labels: What is heard, best first.
@@ -76,13 +75,13 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class SmoothedMap:
-    """The smoothed map at one time, None as long as nothing was heard.
+    """The smoothed map at one time of a video.
 
     Attributes:
         at: Seconds into the video.
-        similarity: The map S.
+        similarity: The map S; None until something is heard.
         strength: How strongly it is drawn, 0 in silence.
-        caption: Lines to be read below it.
+        caption: Lines of text below it.
     """
 
     at: float
@@ -93,7 +92,7 @@ class SmoothedMap:
 
 @dataclass(frozen=True)
 class Rendered:
-    """What a video came to: how many maps, in how many of them nothing was to be heard."""
+    """How many maps a video has, and how many of them are of silence."""
 
     maps: int
     silent: int
@@ -101,12 +100,12 @@ class Rendered:
 
 def render_video(
     localizer: Localizer,
-    path: str | Path,
+    path: Media,
     out: str | Path,
     *,
-    audio: str | Path | None = None,
+    audio: Media | None = None,
     maps_per_second: float = MAPS_PER_SECOND,
-    note: Callable[[Moment], object] = lambda moment: None,
+    note: Callable[[VideoMoment], object] = lambda moment: None,
 ) -> Rendered:
     """Write a video with a moving heat map over it; memory does not grow with its length.
 
@@ -114,47 +113,73 @@ def render_video(
         localizer: The model.
         path: A video, with sound unless `audio` is given.
         out: The video to write: .mp4, .mov, .mkv or .webm.
-        audio: A sound file in place of the video's sound.
-        maps_per_second: How often to look; pictures in between show interpolated maps.
+        audio: A sound file that replaces the video's sound.
+        maps_per_second: How often to make a map; pictures in between show interpolated maps.
         note: Called with every moment that a map was made of.
 
     Example:
         >>> soundspot.render_video(soundspot.load(), "clip.mp4", "where.mp4", maps_per_second=1.0)
         Rendered(maps=2, silent=0)
     """
-    path, out = Path(path), Path(out)
-    sound = path if audio is None else Path(audio)
-    seconds = check_inputs(path, audio)
-    check_video(out, [path, sound])
     if not 0 < maps_per_second < math.inf:
-        raise SoundspotError(f"expected a number of maps a second above 0, not {maps_per_second}")
+        raise SoundspotError(f"expected a number of maps per second above 0, got {maps_per_second}")
     counts = {True: 0, False: 0}
 
-    def count(moment: Moment) -> Moment:
+    def count(moment: VideoMoment) -> None:
         counts[moment.silent] += 1
         note(moment)
-        return moment
 
-    glows = smooth_maps(localizer, path, sound, maps_per_second, count)
-    bar = progress(_ahead(glows), "localising", math.ceil(seconds * maps_per_second))
-    pictures = _pictures(path, bar, localizer.card.trained)
-    with _spared_core():
-        write_moving(out, pictures, sound, _frame_rate(path), seconds)
+    with opened(path) as video, opened(video if audio is None else audio) as sound:
+        seconds = check_inputs(video.info, sound.info)
+        check_output(Path(out), [video.info.path, sound.info.path])
+        heard, copied = _shared(sound.walk("audio"))
+        maps = smooth_maps(localizer, video, sound, maps_per_second, count, heard)
+        # Closed before the files: another thread reads from them.
+        with _spare_core(), closing(_ahead(maps)) as ahead:
+            bar = progress(ahead, "localising", math.ceil(seconds * maps_per_second))
+            pictures = _pictures(video, bar, localizer.card.trained)
+            track = copy_sound(sound.info.path, copied)
+            write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
     return Rendered(counts[True] + counts[False], counts[True])
 
 
-def _ahead(glows: Iterator[SmoothedMap]) -> Iterator[SmoothedMap]:
+def _shared(items: Iterator[T]) -> tuple[Iterator[T], Iterator[T]]:
+    """Give the same items to two threads; those that only one has taken are kept for the other."""
+    lock = threading.Lock()
+    queues: dict[int, deque[T]] = {0: deque(), 1: deque()}
+
+    def take(reader: int) -> Iterator[T]:
+        own = queues[reader]
+        try:
+            while True:
+                with lock:
+                    if not own:
+                        try:
+                            item = next(items)
+                        except StopIteration:
+                            return
+                        for queue in list(queues.values()):
+                            queue.append(item)
+                    item = own.popleft()
+                yield item
+        finally:
+            queues.pop(reader, None)  # nothing is kept for a reader that has left
+
+    return take(0), take(1)
+
+
+def _ahead(maps: Iterator[SmoothedMap]) -> Generator[SmoothedMap]:
     """Make the next map while pictures are drawn and encoded."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, glows, None)
-        while (glow := coming.result()) is not None:
-            coming = pool.submit(next, glows, None)
-            yield glow
+        coming = pool.submit(next, maps, None)
+        while (smoothed := coming.result()) is not None:
+            coming = pool.submit(next, maps, None)
+            yield smoothed
 
 
 @contextmanager
-def _spared_core() -> Iterator[None]:
-    """Leave a core to the pictures: threads of torch that wait for each other are slow by far."""
+def _spare_core() -> Iterator[None]:
+    """Leave a core to the pictures: torch threads that wait for each other are far slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads - 1))
     try:
@@ -163,58 +188,67 @@ def _spared_core() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _frame_rate(path: Path) -> float:
-    with decoding.open_container(path) as container:
-        stream = decoding.find_stream(container, "video")
-        announced = float(getattr(stream, "guessed_rate", None) or 25)
+def _frame_rate(video: OpenMedia) -> float:
+    stream = None
+    if video.container is not None:
+        stream = decoding.find_stream(video.container, "video")
+    announced = float(getattr(stream, "guessed_rate", None) or 25)
     return min(max(announced, 1.0), 120.0)  # a file of varying rate may announce its clock's
 
 
-def check_inputs(path: Path, audio: str | Path | None) -> float:
-    """The seconds of a video, which must have moving pictures and, or the audio file, sound."""
-    info = probe(path)
-    if info.kind != "video" or info.duration is None:
-        raise MediaError(f"{path} is no video but {info.kind}: a video is made of a video only.")
-    check_sound(path if audio is None else audio)
-    return info.duration
+def check_inputs(video: MediaInfo, sound: MediaInfo) -> float:
+    """The seconds of a video, which must have moving pictures, as the sound must have sound."""
+    if video.kind != "video" or video.duration is None:
+        article = "an" if video.kind == "image" else "a"
+        raise MediaError(f"{video.path} is {article} {video.kind}, not a video: give a video.")
+    sound.require_sound()
+    return video.duration
 
 
-def check_video(path: Path, inputs: Iterable[Path]) -> None:
+def check_output(path: Path, inputs: Iterable[Path]) -> None:
     """Refuse a path that no video can be written to, before any work is done for it."""
     if not is_video_name(path):
         endings = ", ".join(FORMATS)
-        raise SoundspotError(f"a video's name must end in one of {endings}, unlike {path}")
+        raise SoundspotError(f"the name of a video must end in one of {endings}, got {path}")
     figures.check_file(path, list(inputs))
 
 
 def smooth_maps(
     localizer: Localizer,
-    path: Path,
-    sound: Path,
+    video: Media,
+    sound: Media,
     rate: float,
-    note: Callable[[Moment], object] = lambda moment: None,
+    note: Callable[[VideoMoment], object] = lambda moment: None,
+    heard: Iterator[TimedSound] | None = None,
 ) -> Iterator[SmoothedMap]:
     """The maps of a video at a steady rate, each blended with those just before it.
 
-    A map counts for nothing in silence, so that there the last one stays in place and fades, and
-    the next sound does not inherit it.
+    A map counts for nothing in silence: there the last one stays in place and fades, and the next
+    sound does not inherit it.
+
+    Args:
+        localizer: The model.
+        video: Where to look.
+        sound: What to hear, on the same clock.
+        rate: Maps per second.
+        note: Called with every moment that a map was made of.
+        heard: The decoded sound, if somebody walks through it already.
     """
     keep = math.exp(-1 / (rate * MEMORY))
     mean: Float32[np.ndarray, "h w"] | None = None
     strength = 0.0
-    ticks = [(k / rate for k in itertools.count()) for _ in range(2)]
-    around = iter_sound(sound, ticks[0], SOUND_SECONDS)
-    now = iter_sound(sound, ticks[1], NOW)
-    for (at, frame), window, close in zip(iter_frames(path, rate), around, now, strict=False):
-        if window is None or close is None or float(np.ptp(close)) / 2 < QUIET:
-            note(Moment(at, silent=True))
+    ticks = (k / rate for k in itertools.count())
+    sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW), heard)
+    for (at, frame), windows in zip(iter_frames(video, rate), sounds, strict=False):
+        if windows is None or float(np.ptp(windows[1])) / 2 < QUIET:
+            note(VideoMoment(at, silent=True))
             strength *= keep
             yield SmoothedMap(at, mean, strength, (SILENCE, ""))
             continue
-        ((s, labels),) = localizer.locate([frame], [window])
+        ((s, labels),) = localizer.locate([frame], [windows[0]])
         score, threshold = float(s.max()), localizer.threshold
-        visible = None if threshold is None else score >= threshold
-        note(Moment(at, False, score, visible, tuple(labels)))
+        visible = is_visible(score, threshold)
+        note(VideoMoment(at, False, score, visible, tuple(labels)))
         aim = FAINT if visible is False else 1.0
         if mean is None:
             mean, strength = s, aim
@@ -230,20 +264,20 @@ def blend(
     aim: float,
     keep: float,
 ) -> tuple[Float32[np.ndarray, "h w"], float]:
-    """One step of an exponential average in which every map weighs as much as it is strong."""
+    """One step of an exponential average in which maps are weighted by their strength."""
     old, new = keep * strength, (1 - keep) * aim
     return np.asarray((old * mean + new * s) / (old + new), np.float32), old + new
 
 
 def interpolate(
-    glows: Iterator[SmoothedMap], frames: Iterable[tuple[float, T]]
+    maps: Iterator[SmoothedMap], frames: Iterable[tuple[float, T]]
 ) -> Iterator[tuple[T, SmoothedMap]]:
     """Give each frame the map of its time, between the two around it; the last stays to the end."""
-    before = next(glows, None)
-    after = None if before is None else next(glows, None)
+    before = next(maps, None)
+    after = None if before is None else next(maps, None)
     for at, frame in frames:
         while before is not None and after is not None and after.at <= at:
-            before, after = after, next(glows, None)
+            before, after = after, next(maps, None)
         if before is None:
             return
         if after is None or before.similarity is None or after.similarity is None:
@@ -255,13 +289,14 @@ def interpolate(
         yield frame, SmoothedMap(at, s.astype(np.float32), strength, before.caption)
 
 
-def _pictures(path: Path, glows: Iterator[SmoothedMap], trained: bool) -> Iterator[Timed]:
-    for frame, glow in interpolate(glows, decoding.decode(path, "video", 0.0)):
-        yield Timed(glow.at, draw(decoding.to_rgb(path, frame), glow, trained))
+def _pictures(video: OpenMedia, maps: Iterator[SmoothedMap], trained: bool) -> Iterator[Timed]:
+    for frame, smoothed in interpolate(maps, video.walk("video")):
+        picture = decoding.to_rgb(video.info.path, frame)
+        yield Timed(smoothed.at, draw(picture, smoothed, trained))
 
 
 def draw(
-    frame: UInt8[np.ndarray, "height width 3"], glow: SmoothedMap, trained: bool
+    frame: UInt8[np.ndarray, "height width 3"], smoothed: SmoothedMap, trained: bool
 ) -> UInt8[np.ndarray, "page_height page_width 3"]:
     """A picture of the video with its heat map and its caption; a large one is made smaller."""
     height, width = _at_most(LARGEST, *frame.shape[:2])
@@ -270,11 +305,11 @@ def draw(
         frame = np.asarray(small)
     size = _at_most(LAYER, height, width)
     heat = np.zeros(size, np.float32)
-    if glow.similarity is not None:
-        grid = torch.from_numpy(glow.similarity)[None, None]
-        heat = stretched(F.interpolate(grid, size=size, mode="bilinear")[0, 0].numpy())
-    picture = figures.overlay(frame, heat, strength=glow.strength)
-    return figures.captioned(picture, glow.caption, trained)
+    if smoothed.similarity is not None:
+        grid = torch.from_numpy(smoothed.similarity)[None, None]
+        heat = map_heat(F.interpolate(grid, size=size, mode="bilinear")[0, 0].numpy())
+    picture = figures.overlay(frame, heat, strength=smoothed.strength)
+    return figures.captioned(picture, smoothed.caption, trained)
 
 
 def _at_most(side: int, height: int, width: int) -> tuple[int, int]:

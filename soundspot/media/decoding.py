@@ -1,4 +1,4 @@
-"""Pillow and PyAV at work for `media`: pixels, frames with their times, resampled sound.
+"""PyAV at work for `media`: frames with their times, and resampled sound.
 
 Time 0 is the first picture of a video or the start of a sound, whatever the file's time stamps.
 
@@ -24,7 +24,6 @@ from av.stream import Disposition
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 from jaxtyping import Float32, UInt8
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from soundspot.common.errors import SoundspotError
 
@@ -40,11 +39,8 @@ _FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA))
 _GUESSED_DURATION = {"aac", "ac3", "mp3", "mpeg"}  # no index: FFmpeg divides size by bit rate
 _FULL_SCALE = {"u8": 2**7, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
 
-# Pillow's plug-ins raise many kinds for damaged files.
-_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, RuntimeError, Image.DecompressionBombError)
-
 AVStream = VideoStream | AudioStream
-
+TimedSound = tuple[float, AudioFrame]  # a decoded piece of sound and its second
 
 Fault = Literal["unreadable", "no sound", "silent"]
 
@@ -55,38 +51,6 @@ class MediaError(SoundspotError):
     def __init__(self, message: str, fault: Fault = "unreadable") -> None:
         super().__init__(message)
         self.fault = fault
-
-
-def image_size(path: Path) -> tuple[int, int] | None:
-    """(width, height) of an image when upright; None if the file is no image."""
-    try:
-        with Image.open(path) as image:
-            if image.format == "MPEG":  # Pillow recognises this video but cannot read it
-                return None
-            width, height = image.size
-            turned = image.getexif().get(ExifTags.Base.Orientation, 1) >= 5
-    except UnidentifiedImageError:
-        return None
-    except _PILLOW_ERRORS as error:
-        raise MediaError(f"{path} is an image that cannot be read ({error}).") from error
-    return (height, width) if turned else (width, height)
-
-
-def read_image(path: Path) -> UInt8[np.ndarray, "height width 3"]:
-    """Decode an image of any mode, upright, on white where it is transparent."""
-    try:
-        with Image.open(path) as source:
-            image = ImageOps.exif_transpose(source)
-            if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
-                raise MediaError(f"{path} has 32-bit pixels: save it with 8 or 16 bits first.")
-            if image.mode.startswith("I"):  # 16 bits of grey
-                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            if image.has_transparency_data:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            return np.array(image.convert("RGB"))
-    except _PILLOW_ERRORS as error:
-        raise MediaError(f"{path} is an image that cannot be read ({error}).") from error
 
 
 @contextmanager
@@ -103,10 +67,15 @@ def open_container(path: Path) -> Iterator[InputContainer]:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
-        raise MediaError(f"{path} is no readable image, sound or video ({why}).") from error
+        raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
+    with _explain_damage(path), container:
+        yield container
+
+
+@contextmanager
+def _explain_damage(path: Path) -> Iterator[None]:
     try:
-        with container:
-            yield container
+        yield
     except FFmpegError as error:
         raise MediaError(f"{path} is cut short or damaged ({error.strerror}).") from error
 
@@ -139,35 +108,67 @@ def duration(path: Path, container: InputContainer, stream: AVStream) -> float:
 
 
 def decode(
-    path: Path, kind: Literal["video", "audio"], start: float
+    path: Path,
+    kind: Literal["video", "audio"],
+    start: float,
+    container: InputContainer | None = None,
 ) -> Iterator[tuple[float, Any]]:
-    """Decode (time, frame) from `start` or before it on; seek only where that is exact."""
-    with open_container(path) as container:
-        yield from _decode_fresh(path, container, kind, start)
+    """Decode (time, frame) from `start` or before it on.
 
-
-def _decode_fresh(
-    path: Path, container: InputContainer, kind: Literal["video", "audio"], start: float
-) -> Iterator[tuple[float, Any]]:
-    """`decode` in a container from which nothing has been read."""
-    stream = find_stream(container, kind)
-    if stream is None:
-        raise MediaError(f"{path} has no {kind} that can be decoded.")
-    # AVI stamps pictures in the order of decoding, not of showing: count them instead.
-    counted = kind == "video" and container.format.name == "avi"
-    frames: Iterator[Any] | None = container.decode(stream)
-    if start > 0 and not counted:
-        frames = _seek(container, stream, start)
-    if frames is None:
-        yield from decode(path, kind, 0.0)
+    Args:
+        path: A sound or video.
+        kind: The track.
+        start: 0, or a second to seek to if that is exact (see `seeks_exactly`).
+        container: The file, if it is open already; with start=0 nothing has been read from it.
+    """
+    if container is not None:
+        yield from _decode_open(path, kind, start, container)
         return
-    interval = _frame_interval(stream) if kind == "video" else 0
+    with open_container(path) as own:
+        yield from _decode_open(path, kind, start, own)
+
+
+def _decode_open(
+    path: Path, kind: Literal["video", "audio"], start: float, container: InputContainer
+) -> Iterator[tuple[float, Any]]:
+    with _explain_damage(path):
+        stream = find_stream(container, kind)
+        if stream is None:
+            raise MediaError(f"{path} has no {kind} that can be decoded.")
+        sought = _seek(container, stream, start) if start > 0 else container.decode(stream)
+        if sought is not None:
+            yield from _timed(container, stream, sought)
+            return
+    with open_container(path) as again:
+        yield from _decode_open(path, kind, 0.0, again)
+
+
+def _timed(
+    container: InputContainer, stream: AVStream, frames: Iterable[Any]
+) -> Iterator[tuple[float, Any]]:
+    """Frames with their times; those without a time stamp follow each other steadily."""
+    counted = _is_counted(container, stream)
+    interval = _frame_interval(stream) if stream.type == "video" else 0
     zero = _time_zero(container)
     time = float(-interval)
     for frame in frames:
         stamped = frame.time is not None and not counted
         time = frame.time - zero if stamped else float(time + interval)
         yield time, frame
+
+
+def _is_counted(container: InputContainer, stream: AVStream) -> bool:
+    """AVI stamps pictures in the order of decoding, not of showing: they are counted instead."""
+    return stream.type == "video" and container.format.name == "avi"
+
+
+def seeks_exactly(container: InputContainer, kind: Literal["video", "audio"]) -> bool:
+    """Whether after a seek it is known exactly which frame or sample comes next."""
+    stream = find_stream(container, kind)
+    if stream is None or stream.time_base is None or _is_counted(container, stream):
+        return False
+    # Only time stamps that count samples put the sound back exactly where it belongs.
+    return not isinstance(stream, AudioStream) or stream.time_base * stream.rate == 1
 
 
 def frame_at(container: InputContainer, at: float) -> VideoFrame | None:
@@ -178,7 +179,7 @@ def frame_at(container: InputContainer, at: float) -> VideoFrame | None:
     stream = find_stream(container, "video")
     if not isinstance(stream, VideoStream) or stream.time_base is None:
         return None
-    if container.format.name == "avi":  # see `decode`
+    if _is_counted(container, stream):
         return None
     place = int((at + _time_zero(container)) / stream.time_base)
     try:
@@ -217,7 +218,7 @@ def _decode_one(container: InputContainer, stream: VideoStream, stamp: int) -> V
     """Decode on from a key frame, leaving out what the frame with a time stamp does not need."""
     context = stream.codec_context
     if not context.is_open:
-        stream.thread_type = "NONE"  # to start a thread a core costs more than it saves
+        stream.thread_type = "NONE"  # one thread per core costs more than it saves
     # No other frame refers to these. (H.265 has some to which frames of its higher layers do.)
     context.skip_frame = "NONREF" if context.name == "h264" else "DEFAULT"
     for packet in container.demux(stream):
@@ -277,20 +278,20 @@ def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]
 
 
 def sound_blocks(
-    path: Path, second: int, fresh: InputContainer | None = None
+    path: Path, second: int, frames: Iterable[TimedSound]
 ) -> Iterator[Float32[np.ndarray, " samples"]]:
     """Resample the sound from a whole second on.
 
     At whole seconds the two sampling grids meet, so that from any of them the same samples follow,
-    but for the first half second, in which the decoder and the filter may lack what came before.
+    except in the first half second, where the decoder and the filter may lack what came before.
 
     Args:
-        path: A sound or video.
+        path: Named in errors.
         second: Where to begin.
-        fresh: The file, if it is open already and nothing has been read from it.
+        frames: The decoded sound from there or from before.
     """
     resampler = av.AudioResampler("fltp", "mono", SAMPLE_RATE)
-    for rate, block in _native_blocks(path, second, fresh):
+    for rate, block in _native_blocks(path, second, frames):
         frame = AudioFrame.from_ndarray(block[None], "fltp", "mono")
         frame.sample_rate = rate
         yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
@@ -299,16 +300,11 @@ def sound_blocks(
 
 
 def _native_blocks(
-    path: Path, second: int, fresh: InputContainer | None
+    path: Path, second: int, frames: Iterable[TimedSound]
 ) -> Iterator[tuple[int, Float32[np.ndarray, " native"]]]:
     """Give (rate, about a second of mono sound) from a whole second on, silence in its holes."""
     rate = clock = fed = given = 0  # samples: the decoder's place, what was taken, what was given
     pieces: list[Any] = []
-    start = float(second)
-    if fresh is None:
-        frames = decode(path, "audio", start)
-    else:
-        frames = _decode_fresh(path, fresh, "audio", start)
     for time, frame in frames:
         if rate == 0:
             rate = frame.sample_rate
@@ -339,7 +335,7 @@ def _mono(path: Path, frame: AudioFrame) -> Float32[np.ndarray, " native"]:
     data: Any = frame.to_ndarray()
     if frame.format.is_packed:
         data = data.reshape(-1, frame.layout.nb_channels).T
-    if name == "flt":  # what most decoders give, some hundred times a clip
+    if name == "flt":  # what most decoders give, some hundred times per clip
         return np.asarray(data[0] if len(data) == 1 else np.add.reduce(data) / len(data))
     mean = data.mean(axis=0) - (128 if name == "u8" else 0)
     return np.asarray(mean / _FULL_SCALE[name], np.float32)
@@ -350,9 +346,8 @@ def _seek(container: InputContainer, stream: AVStream, start: float) -> Iterator
     unit = stream.time_base
     if unit is None:
         return None
-    # Only time stamps that count samples put the sound back exactly where it belongs.
-    if isinstance(stream, AudioStream) and unit * stream.rate != 1:
-        return None
+    if isinstance(stream, VideoStream):
+        stream.codec_context.skip_frame = "DEFAULT"  # `_decode_one` may have left it otherwise
     zero = _time_zero(container)
     # An index may hold decoding times, some frames ahead of showing: look further back as well.
     for target in (start, start - 2, start - 10):

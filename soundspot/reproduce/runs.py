@@ -37,8 +37,8 @@ from soundspot.evaluation.scenes import Scene, find_scenes, frames_of, sounds_of
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
-from soundspot.inference.figures import training_curves
 from soundspot.model.methods import METHODS
+from soundspot.training.curves import training_curves
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
 

@@ -14,8 +14,8 @@ from jaxtyping import Float32
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.demo import siren
-from soundspot.inference.localization import Localization
 from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
+from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 

@@ -5,7 +5,7 @@ The snippets are a few lines each, so f-strings with `escape` are shorter than t
 
 from html import escape
 
-from soundspot.inference.localization import Localization
+from soundspot.inference.result import Localization
 
 TITLE = "soundspot: see what is sounding"
 INTRODUCTION = (

@@ -12,8 +12,7 @@ from jaxtyping import Float32, UInt8
 from PIL import Image
 
 from soundspot.inference import figures
-from soundspot.inference.localization import hot_box, stretched
-from soundspot.inference.regions import Box
+from soundspot.inference.regions import PixelBox, hot_box, map_heat
 from soundspot.web.comparing import Answer
 
 LONGER_SIDE = 960  # pixels
@@ -25,7 +24,7 @@ class Overlays:
 
     frame: UInt8[np.ndarray, "height width 3"]
     heats: tuple[Float32[np.ndarray, "height width"], ...]
-    boxes: tuple[Box | None, ...]
+    boxes: tuple[PixelBox | None, ...]
     trained: tuple[bool, ...]
 
     def pictures(self, strength: float) -> list[UInt8[np.ndarray, "_height _width 3"]]:
@@ -51,7 +50,7 @@ class Overlays:
             return Overlays(saved["frame"], tuple(saved["heats"]), boxes, trained)
 
 
-def _box(row: Sequence[int]) -> Box | None:
+def _box(row: Sequence[int]) -> PixelBox | None:
     x1, y1, x2, y2 = row
     return None if x1 < 0 else (x1, y1, x2, y2)
 
@@ -63,7 +62,7 @@ def make_overlays(answer: Answer) -> Overlays:
     heats = []
     for result in answer.results:
         full = Image.fromarray(result.map).resize(image.size, Image.Resampling.BILINEAR)
-        heats.append(stretched(np.asarray(full), *(answer.scale or (None, None))))
+        heats.append(map_heat(np.asarray(full), *(answer.scale or (None, None))))
     boxes = tuple(hot_box(heat) for heat in heats)
     trained = tuple(result.trained for result in answer.results)
     return Overlays(np.asarray(image), tuple(heats), boxes, trained)

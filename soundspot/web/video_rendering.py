@@ -7,7 +7,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
-from soundspot.inference.video import MAPS_PER_SECOND, Moment, render_video
+from soundspot.inference.video import MAPS_PER_SECOND, VideoMoment, render_video
 from soundspot.media import clips as media
 from soundspot.web.comparing import Question
 from soundspot.web.limits import Limits
@@ -42,7 +42,7 @@ def render_within_limits(
         raise SoundspotError(f"{question.heard.name} has no sound to locate: choose another video")
     total = max(1, math.ceil((info.duration or 0) * MAPS_PER_SECOND))
 
-    def note(moment: Moment) -> None:
+    def note(moment: VideoMoment) -> None:
         if stop.is_set():
             raise Stopped("Stopped: no video was made.")
         if moment.at > limits.seconds:

@@ -107,21 +107,21 @@ def test_several_sounds_become_rows(capsys, tmp_path, model):
     command = ["localize", video, "--sources", "3", "-o", str(out), "--model", model]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "asked for 3 sounds, told 2 apart" in said
+    assert "asked for 3 sounds, found 2" in said
     assert "sound 1, 0.00 to 1.00 s" in said and "sound 2, 2.00 to 3.00 s" in said
     assert Image.open(out).height > 600  # two rows
     assert main([*command, "--json", "-"]) == 0
     sources = json.loads(capsys.readouterr().out)["sources"]
     assert [source["span"] for source in sources] == [[0, 1], [2, 3]]
     assert "one of them" in refused(capsys, *command, "--at", "1")
-    assert "at least 1, not 0" in refused(capsys, "localize", video, "--sources", "0")
+    assert "at least 1 source, got 0" in refused(capsys, "localize", video, "--sources", "0")
 
 
 def test_several_sounds_need_a_sound(capsys, tmp_path, photo, model):
     command = ["localize", photo, "--sources", "2", "--model", model]
     out = ["-o", str(tmp_path / "rows.png")]
-    assert "no sound" in refused(capsys, *command, *out)
-    assert "no sound" in refused(capsys, *command, *out, "--audio", photo)
+    assert "without sound" in refused(capsys, *command, *out)
+    assert "without sound" in refused(capsys, *command, *out, "--audio", photo)
 
 
 def test_the_ending_of_a_video_makes_a_video(capsys, tmp_path, video, model):
@@ -141,13 +141,13 @@ def test_what_cannot_become_a_video(capsys, tmp_path, video, photo, sound):
     out = ("-o", str(tmp_path / "where.mp4"))
     assert "every moment" in refused(capsys, "localize", video, *out, "--at", "1")
     assert "every moment" in refused(capsys, "localize", video, *out, "--sources", "2")
-    assert "no video but image" in refused(capsys, "localize", photo, *out, "--audio", sound)
+    assert "is an image, not a video" in refused(capsys, "localize", photo, *out, "--audio", sound)
     assert "is the same file as" in refused(capsys, "localize", video, "-o", video)
     picture = ("-o", str(tmp_path / "a.png"))
     assert "for videos" in refused(capsys, "localize", video, *picture, "--fps-map", "2")
     mute = tmp_path / "mute.mp4"
     media.write_video(mute, [FRAME] * 5, None, 10.0)
-    assert "has no sound to locate" in refused(capsys, "localize", str(mute), *out)
+    assert "without sound" in refused(capsys, "localize", str(mute), *out)
     assert not (tmp_path / "where.mp4").exists()
 
 
@@ -247,7 +247,7 @@ def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(media, "read_clip", interrupt)
+    monkeypatch.setattr("soundspot.inference.file_job.read_clip", interrupt)
     assert main(["localize", video, "-o", str(tmp_path / "a.png")]) == 130
     assert capsys.readouterr().err == "soundspot: interrupted\n"
 

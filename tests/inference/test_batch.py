@@ -12,7 +12,7 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
-from soundspot.inference.batch import Job
+from soundspot.inference.batch import BatchJob
 from soundspot.inference.localizer import load
 from soundspot.media import clips as media
 from soundspot.model import checkpoint
@@ -65,7 +65,9 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(clips: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process makes of the clips in one go, three files to a shard."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    batch.run(Job(clips, out, model, overlays=True, engine=SERIAL, per_shard=3), lambda line: None)
+    batch.run_batch(
+        BatchJob(clips, out, model, overlays=True, engine=SERIAL, per_shard=3), lambda line: None
+    )
     return out
 
 
@@ -105,8 +107,8 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
 def test_the_bytes_do_not_depend_on_the_number_of_processes(
     whole: Path, clips: Path, model: str, tmp_path: Path
 ) -> None:
-    job = Job(clips, tmp_path / "out", model, True, Engine("local", 2), 3)
-    batch.run(job, lambda line: None)
+    job = BatchJob(clips, tmp_path / "out", model, True, Engine("local", 2), 3)
+    batch.run_batch(job, lambda line: None)
     assert tree(tmp_path / "out") == tree(whole)
 
 
@@ -123,16 +125,16 @@ def test_a_killed_run_goes_on_after_the_last_whole_shard(
         return real(localizer, root, overlays, item)
 
     monkeypatch.setattr(batch, "localize_one", counting)
-    job = Job(clips, tmp_path / "out", model, True, SERIAL, 3)
+    job = BatchJob(clips, tmp_path / "out", model, True, SERIAL, 3)
     with pytest.raises(KeyboardInterrupt):
-        batch.run(job, lambda line: None)
+        batch.run_batch(job, lambda line: None)
     assert not (job.out / "localizations.jsonl").exists()
     (job.out / ".maps-00001.0a1b2c3d.npz").write_text("torn")  # as a kill -9 leaves it
     tried[:] = ["", "", "", "", ""]
-    batch.run(job, lambda line: None)
+    batch.run_batch(job, lambda line: None)
     assert tried[5:] == NAMES[3:]
     assert tree(job.out) == tree(whole)
-    batch.run(job, lambda line: None)
+    batch.run_batch(job, lambda line: None)
     assert tried[5:] == NAMES[3:]
     assert tree(job.out) == tree(whole)
 
@@ -152,7 +154,7 @@ def test_only_the_shards_of_changed_files_are_made_again(
     monkeypatch.setattr(batch, "localize_one", counting)
     shutil.copy(clips / "b.mp4", clips / "mute.mp4")
     (clips / "torn.mp4").unlink()
-    batch.run(Job(clips, out, model, True, SERIAL, 3), lambda line: None)
+    batch.run_batch(BatchJob(clips, out, model, True, SERIAL, 3), lambda line: None)
     assert tried == NAMES[:3]
     assert [line["path"] for line in lines(out)] == NAMES[:-1]
     assert "box" in lines(out)[1]
@@ -167,7 +169,7 @@ def test_a_list_may_name_what_is_not_there(
     names = tmp_path / "list.txt"
     names.write_text(f"sub/a.mp4\n{clips / 'b.mp4'}\nabsent.mp4\nsub/a.mp4\n")
     said: list[str] = []
-    batch.run(Job(names, tmp_path / "out", model, engine=SERIAL), said.append)
+    batch.run_batch(BatchJob(names, tmp_path / "out", model, engine=SERIAL), said.append)
     found = lines(tmp_path / "out")
     assert [line["path"] for line in found] == [str(clips / "b.mp4"), "absent.mp4", "sub/a.mp4"]
     assert "box" in found[0] and "overlay" not in found[0] and "box" in found[2]
@@ -176,7 +178,7 @@ def test_a_list_may_name_what_is_not_there(
 
 
 def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Path) -> None:
-    item = batch.Item("gone.mp4", None, (17,))
+    item = batch.BatchItem("gone.mp4", None, (17,))
     with pytest.raises(SoundspotError, match="does not see"):
         batch.localize_one(load(model), tmp_path, False, item)
 
@@ -184,11 +186,13 @@ def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Pat
 def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path: Path) -> None:
     def refuse(out: Path, words: str, source: Path = clips, **options) -> None:
         with pytest.raises(SoundspotError, match=words):
-            batch.run(Job(source, out, options.pop("model", model), **options), lambda line: None)
+            batch.run_batch(
+                BatchJob(source, out, options.pop("model", model), **options), lambda line: None
+            )
 
-    refuse(clips / "out", "lies inside")
+    refuse(clips / "out", "is inside")
     refuse(tmp_path / "a.png", "must name a folder")
-    refuse(clips.parent, "neither empty nor of `localize`")
+    refuse(clips.parent, "neither empty nor a result of `localize`")
     refuse(whole, "overlays=true, not false")
     refuse(whole, "weights=", model=write_model(tmp_path / "other", seed=1), overlays=True)
     (tmp_path / "empty").mkdir()

@@ -15,7 +15,7 @@ from soundspot.encoders import weights
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.inference.demo import siren
-from soundspot.inference.localization import as_frame, as_waveform
+from soundspot.inference.inputs import as_frame, as_waveform
 from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
 from soundspot.inference.regions import largest_region
 from soundspot.media import clips as media
@@ -196,7 +196,7 @@ def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
         np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-5)
         np.testing.assert_array_equal(found.waveform, alone.waveform)
     assert model.localize_batch([], []) == []
-    with pytest.raises(SoundspotError, match="a waveform for each frame, not 1 for 2"):
+    with pytest.raises(SoundspotError, match="a waveform for each frame, got 1 for 2"):
         model.localize_batch(frames[:2], sounds[:1])
 
 
@@ -232,12 +232,12 @@ def test_every_form_of_a_frame_gives_the_same_pixels():
 @pytest.mark.parametrize(
     ("frame", "reason"),
     [
-        (np.zeros((5, 7, 3), np.float32), "uint8 values 0..255, not float32"),
-        (np.zeros((5, 7), np.uint8), r"H x W x 3, not \(5, 7\)"),
-        (np.zeros((3, 5, 7), np.uint8), r"H x W x 3, not \(3, 5, 7\)"),
-        (np.zeros((0, 7, 3), np.uint8), r"H x W x 3, not \(0, 7, 3\)"),
-        (torch.zeros(5, 7, 3, dtype=torch.uint8), r"3 x H x W, not \(5, 7, 3\)"),
-        (torch.zeros(3, 5, 7), "uint8 values 0..255, not float32"),
+        (np.zeros((5, 7, 3), np.float32), "uint8 values 0..255, got float32"),
+        (np.zeros((5, 7), np.uint8), r"H x W x 3, got \(5, 7\)"),
+        (np.zeros((3, 5, 7), np.uint8), r"H x W x 3, got \(3, 5, 7\)"),
+        (np.zeros((0, 7, 3), np.uint8), r"H x W x 3, got \(0, 7, 3\)"),
+        (torch.zeros(5, 7, 3, dtype=torch.uint8), r"3 x H x W, got \(5, 7, 3\)"),
+        (torch.zeros(3, 5, 7), "uint8 values 0..255, got float32"),
     ],
 )
 def test_frames_that_are_refused(frame, reason):
@@ -256,9 +256,9 @@ def test_the_middle_of_a_long_waveform_is_heard_and_a_short_one_is_repeated():
 @pytest.mark.parametrize(
     ("waveform", "reason"),
     [
-        (np.zeros(48_000, np.int16), "floats in -1..1, not int16"),
-        (np.zeros((1, 48_000), np.float32), r"one axis, not \(1, 48000\)"),
-        (np.zeros(0, np.float32), r"one axis, not \(0,\)"),
+        (np.zeros(48_000, np.int16), "floats in -1..1, got int16"),
+        (np.zeros((1, 48_000), np.float32), r"one axis, got \(1, 48000\)"),
+        (np.zeros(0, np.float32), r"one axis, got \(0,\)"),
         (np.full(48_000, 0.25, np.float32), "silent"),
         (np.full(48_000, np.nan, np.float32), "NaN"),
     ],

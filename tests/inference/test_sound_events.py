@@ -70,7 +70,7 @@ def test_silence_and_bad_counts_are_refused():
         find_events(slices((0.0, DOG), (0.0, CAR)), 2)
     with pytest.raises(SoundspotError, match="silent"):
         find_events(slices((sound_events.QUIET / 2, DOG)), 2)
-    with pytest.raises(SoundspotError, match="at least 1, not 0"):
+    with pytest.raises(SoundspotError, match="at least 1 source, got 0"):
         find_events(slices((0.5, DOG)), 0)
 
 

@@ -12,9 +12,9 @@ from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, video
 from soundspot.inference.video import (
-    Moment,
     Rendered,
     SmoothedMap,
+    VideoMoment,
     blend,
     interpolate,
     render_video,
@@ -97,7 +97,7 @@ def test_a_large_picture_is_written_smaller():
 def test_silence_fades_and_is_said(tmp_path: Path):
     sound = np.concatenate([tone(1.7), np.zeros(49_600, np.float32), tone(1.2)])
     path = make(tmp_path / "v.mp4", 6, sound)
-    moments: list[Moment] = []
+    moments: list[VideoMoment] = []
     glows = list(smooth_maps(brightness_localizer(), path, path, 2.0, moments.append))
     assert [m.at for m in moments] == [k / 2 for k in range(12)]
     assert [m.silent for m in moments] == [k in (5, 6, 7, 8) for k in range(12)]
@@ -149,7 +149,7 @@ def test_pictures_at_uneven_times_keep_them(tmp_path: Path):
             frame.pts, frame.time_base = tick, Fraction(1, 10)
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
-    with pytest.raises(SoundspotError, match=r"v\.mkv has no sound to locate"):
+    with pytest.raises(SoundspotError, match=r"v\.mkv is a video without sound"):
         render_video(brightness_localizer(), path, out)
     render_video(brightness_localizer(), path, out, audio=tmp_path / "s.flac", maps_per_second=1.0)
     times = [time for time, _ in decoding.decode(out, "video", 0.0)]
@@ -211,7 +211,7 @@ class Held:
 
 def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypatch):
     path = make(tmp_path / "v.mp4", 30, tone(30), fps=4.0)
-    decode, to_rgb, iter_sound = decoding.decode, decoding.to_rgb, media.iter_sound
+    decode, to_rgb, iter_windows = decoding.decode, decoding.to_rgb, media.iter_windows
     arrays = {"alive": 0, "most": 0}
 
     def counted(array: np.ndarray) -> np.ndarray:
@@ -220,14 +220,16 @@ def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypat
         weakref.finalize(array, lambda: arrays.update(alive=arrays["alive"] - 1))
         return array
 
-    def frames(path, kind, start):
-        for time, frame in decode(path, kind, start):
+    def frames(path, kind, start, container=None):
+        for time, frame in decode(path, kind, start, container):
             yield time, Held(frame) if kind == "video" else frame
 
     monkeypatch.setattr(decoding, "decode", frames)
     monkeypatch.setattr(decoding, "to_rgb", lambda path, held: counted(to_rgb(path, held.frame)))
     monkeypatch.setattr(
-        video, "iter_sound", lambda *arguments: (counted(w) for w in iter_sound(*arguments))
+        video,
+        "iter_windows",
+        lambda *arguments: (tuple(map(counted, both)) for both in iter_windows(*arguments)),
     )
     assert render_video(brightness_localizer(), path, tmp_path / "out.mp4").maps == 120
     assert 0 < Held.most <= 6  # of 240 that were decoded
@@ -238,7 +240,7 @@ def test_an_interruption_leaves_the_old_file(tmp_path: Path):
     path, out = make(tmp_path / "v.mp4", 2, tone(2)), tmp_path / "out.mp4"
     out.write_text("old")
 
-    def interrupt(moment: Moment) -> None:
+    def interrupt(moment: VideoMoment) -> None:
         if moment.at > 0.6:
             raise KeyboardInterrupt
 
@@ -266,7 +268,7 @@ def test_what_no_video_is_made_of(tmp_path: Path):
     half = tmp_path / "half.mp4"
     half.write_bytes(path.read_bytes()[:2000])
     for source, out, reason in (
-        (tmp_path / "p.jpg", "out.mp4", "p.jpg is no video but image"),
+        (tmp_path / "p.jpg", "out.mp4", "p.jpg is an image, not a video"),
         (half, "out.mp4", "half.mp4"),
         (path, "out.avi", "must end in one of .mp4, .mov, .mkv, .webm"),
         (path, "v.mp4", "is the same file as"),
@@ -274,21 +276,20 @@ def test_what_no_video_is_made_of(tmp_path: Path):
     ):
         with pytest.raises(SoundspotError, match=reason):
             render_video(brightness_localizer(), source, tmp_path / out)
-    with pytest.raises(SoundspotError, match="above 0, not 0"):
+    with pytest.raises(SoundspotError, match="above 0, got 0"):
         render_video(brightness_localizer(), path, tmp_path / "out.mp4", maps_per_second=0.0)
 
 
 def test_pictures_that_change_size_are_refused(tmp_path: Path):
-    path = make(tmp_path / "v.mp4", 1, tone(1))
     pictures = [writing.Timed(0.0, square(3)), writing.Timed(0.5, square(3, 48, 64))]
     with pytest.raises(SoundspotError, match="change size at 0.50 s"):
-        writing.write_moving(tmp_path / "out.mp4", pictures, path, 2.0, 1.0)
+        writing.write_timed_video(tmp_path / "out.mp4", pictures, None, 2.0)
     with pytest.raises(SoundspotError, match="expected pictures, got none"):
-        writing.write_moving(tmp_path / "out.mp4", [], path, 2.0, 1.0)
+        writing.write_timed_video(tmp_path / "out.mp4", [], None, 2.0)
 
 
 def test_a_moment_is_a_line_of_json():
-    moment = Moment(0.5, False, 0.25, True, (("Dog", 0.5),))
+    moment = VideoMoment(0.5, False, 0.25, True, (("Dog", 0.5),))
     line = moment.line()
     assert "\n" not in line
     assert json.loads(line) == {

@@ -19,7 +19,6 @@ from soundspot.data.preparation import PrepareOptions
 from soundspot.features import encoding
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
-from soundspot.inference.batch import Job
 from soundspot.media import clips as media
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
@@ -200,9 +199,9 @@ def test_localize_gives_the_same_bytes_though_an_actor_is_killed(
     card = Card("sspl", config, FeatureSpec(pretrained=False))
     checkpoint.save(model / "best.safetensors", checkpoint.build_method("sspl", config), card)
     job = partial(Job, clips, model=str(model), overlays=True, per_shard=2)
-    batch.run(job(out=tmp_path / "here", engine=SERIAL), lambda line: None)
+    batch.run_batch(job(out=tmp_path / "here", engine=SERIAL), lambda line: None)
     monkeypatch.setattr(batch, "_load", partial(load_or_die, tmp_path))
-    batch.run(job(out=tmp_path / "there", engine=TWO), lambda line: None)
+    batch.run_batch(job(out=tmp_path / "there", engine=TWO), lambda line: None)
     assert (tmp_path / "clip3").exists()
     assert len(tree(tmp_path / "here")) == 13
     assert tree(tmp_path / "there") == tree(tmp_path / "here")

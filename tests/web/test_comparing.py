@@ -10,7 +10,7 @@ import pytest
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import DEFAULT_MODEL
-from soundspot.inference.video import Moment
+from soundspot.inference.video import VideoMoment
 from soundspot.web import video_rendering
 from soundspot.web.comparing import (
     Answer,
@@ -88,7 +88,7 @@ def test_a_video_stops_when_nobody_wants_it(tmp_path: Path, monkeypatch):
 
     def walk(localizer, path, out, *, audio, note):
         for k in range(5):
-            note(Moment(k * 0.25, silent=True))
+            note(VideoMoment(k * 0.25, silent=True))
 
     monkeypatch.setattr(video_rendering, "render_video", walk)
     stop, model = threading.Event(), brightness_localizer()

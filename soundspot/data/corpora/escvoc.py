@@ -32,7 +32,7 @@ from soundspot.data.manifest import write_rows
 from soundspot.data.pair_set import FRAME_SIZE, Box, Pair, Sound
 from soundspot.data.writer import PairWriter, SourceError
 from soundspot.media import clips as media
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
 SHORT_SIDE = 256

@@ -1,8 +1,8 @@
-"""What `soundspot localize` does: a picture, a row of pictures for several sounds, or a video."""
+"""What `soundspot localize FILE` does: a picture, a row per sound, or a whole video."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ from pathlib import Path
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write, write_text
 from soundspot.inference import figures, video
-from soundspot.inference.localization import Localization
 from soundspot.inference.localizer import Localizer, load
-from soundspot.media import clips as media
+from soundspot.inference.result import Localization
+from soundspot.media.clips import OpenMedia, opened, read_clip
 from soundspot.media.writing import FORMATS, is_video_name
 
 Say = Callable[[str], None]
@@ -20,18 +20,18 @@ STANDARD_OUTPUT = "-"
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to show.
+class FileJob:
+    """One file to localise, and what to write.
 
     Attributes:
         file: A video or an image.
-        audio: A sound file in place of the video's sound.
+        audio: A sound file that replaces the video's sound.
         out: The picture or video to write.
-        model: As `load` takes it.
-        json: File for the findings; - is standard output.
+        model: As `load` accepts it.
+        json: JSON file for the results; - is standard output.
         at: Seconds into the video.
-        sources: How many sounds to tell apart.
-        fps_map: Maps a second of a video.
+        sources: How many sounds to separate.
+        fps_map: Maps per second of a video.
     """
 
     file: Path
@@ -49,7 +49,7 @@ class Job:
         return [self.file] if self.audio is None else [self.file, self.audio]
 
 
-def run(job: Job, say: Say) -> None:
+def run_file_job(job: FileJob, say: Say) -> None:
     """Do a job and report it; what cannot work is refused before the model is loaded."""
     if job.json not in (None, STANDARD_OUTPUT):
         figures.check_file(Path(job.json), [*job.inputs, job.out])
@@ -61,35 +61,43 @@ def run(job: Job, say: Say) -> None:
         raise SoundspotError(f"--fps-map is for videos, whose names end in {endings}")
     figures.check_picture(job.out, job.inputs)
     if job.sources == 1:
-        clip = media.read_clip(job.file, job.audio, job.at)
-        found = load(job.model).localize_clip(clip)
-        found.save(job.out)
-        _report(job, found.summary(), [found.describe()], say)
+        clip = read_clip(job.file, job.audio, job.at)
+        result = load(job.model).localize_clip(clip)
+        result.save(job.out)
+        _report(job, result.summary(), [result.describe()], say)
     else:
-        _several(job, say)
+        _several_sounds(job, say)
 
 
-def _several(job: Job, say: Say) -> None:
+def _several_sounds(job: FileJob, say: Say) -> None:
     if job.at is not None:
         raise SoundspotError("--at names one moment, --sources looks for moments: give one of them")
     if job.sources < 1:
-        raise SoundspotError(f"expected a number of sources of at least 1, not {job.sources}")
-    media.probe(job.file)
-    media.check_sound(job.inputs[-1])
-    found = load(job.model).localize_sources(job.file, job.audio, job.sources)
-    figures.write_picture(job.out, figures.stack([one.picture() for one in found]))
-    _report(job, {"sources": [one.summary() for one in found]}, _paragraphs(job, found), say)
+        raise SoundspotError(f"expected at least 1 source, got {job.sources}")
+    with _opened_inputs(job) as (picture, sound):
+        sound.info.require_sound()
+        results = load(job.model).localize_sources(picture, sound, job.sources)
+    figures.write_picture(job.out, figures.stack([result.picture() for result in results]))
+    summary = {"sources": [result.summary() for result in results]}
+    _report(job, summary, _paragraphs(job, results), say)
 
 
-def _paragraphs(job: Job, found: Sequence[Localization]) -> Iterator[str]:
-    if len(found) < job.sources:
-        yield f"asked for {job.sources} sounds, told {len(found)} apart"
-    for number, one in enumerate(found, start=1):
-        start, end = one.span or (0.0, 0.0)
-        yield f"sound {number}, {start:.2f} to {end:.2f} s\n{one.describe()}"
+@contextmanager
+def _opened_inputs(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
+    """The files to look at and to hear, which may be the same."""
+    with opened(job.file) as picture, opened(job.audio or picture) as sound:
+        yield picture, sound
 
 
-def _report(job: Job, summary: object, paragraphs: Sequence[str] | Iterator[str], say: Say) -> None:
+def _paragraphs(job: FileJob, results: Sequence[Localization]) -> Iterator[str]:
+    if len(results) < job.sources:
+        yield f"asked for {job.sources} sounds, found {len(results)}"
+    for number, result in enumerate(results, start=1):
+        start, end = result.span or (0.0, 0.0)
+        yield f"sound {number}, {start:.2f} to {end:.2f} s\n{result.describe()}"
+
+
+def _report(job: FileJob, summary: object, paragraphs: Iterable[str], say: Say) -> None:
     if job.json == STANDARD_OUTPUT:
         say(json.dumps(summary))
         return
@@ -100,17 +108,18 @@ def _report(job: Job, summary: object, paragraphs: Sequence[str] | Iterator[str]
     say(f"picture: {job.out}")
 
 
-def _whole_video(job: Job, say: Say) -> None:
+def _whole_video(job: FileJob, say: Say) -> None:
     if job.at is not None or job.sources != 1:
         raise SoundspotError("--at and --sources are for pictures: a video shows every moment")
-    video.check_inputs(job.file, job.audio)
-    video.check_video(job.out, job.inputs)
     rate = video.MAPS_PER_SECOND if job.fps_map is None else job.fps_map
-    localizer = load(job.model)
-    with _timeline(job.json) as note:
-        done = video.render_video(
-            localizer, job.file, job.out, audio=job.audio, maps_per_second=rate, note=note
-        )
+    with _opened_inputs(job) as (pictures, sound):
+        video.check_inputs(pictures.info, sound.info)
+        video.check_output(job.out, job.inputs)
+        localizer = load(job.model)
+        with _timeline(job.json) as note:
+            done = video.render_video(
+                localizer, pictures, job.out, audio=sound, maps_per_second=rate, note=note
+            )
     if job.json != STANDARD_OUTPUT:
         _describe(localizer, done, say)
         say(f"video: {job.out}")
@@ -119,13 +128,13 @@ def _whole_video(job: Job, say: Say) -> None:
 def _describe(localizer: Localizer, done: video.Rendered, say: Say) -> None:
     warning = "" if localizer.card.trained else f" ({figures.WARNING})"
     say(f"model: {localizer.name}{warning}")
-    silent = f", {done.silent} of them of silence" if done.silent else ""
+    silent = f", {done.silent} of them silent" if done.silent else ""
     say(f"maps:  {done.maps}{silent}")
 
 
 @contextmanager
-def _timeline(target: str | None) -> Iterator[Callable[[video.Moment], object]]:
-    """Where moments go, line by line: nowhere, to standard output, or into a file."""
+def _timeline(target: str | None) -> Iterator[Callable[[video.VideoMoment], object]]:
+    """Write moments as lines of JSON: nowhere, to standard output, or into a file."""
     if target is None:
         yield lambda moment: None
     elif target == STANDARD_OUTPUT:

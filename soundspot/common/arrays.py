@@ -1,0 +1,31 @@
+"""Min-max stretching of maps.
+
+Axes: h w a map, behind any number of others.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+
+def min_max(
+    maps: Float[np.ndarray, "*n h w"],
+    low: float | None = None,
+    high: float | None = None,
+    flat: float = 0.0,
+) -> Float[np.ndarray, "*n h w"]:
+    """Each map stretched to 0..1; a flat one becomes 0.
+
+    Args:
+        maps: Any numbers.
+        low: Becomes 0, as does everything below it; default: the lowest of each map.
+        high: Becomes 1, as does everything above it; default: the highest of each map.
+        flat: A map whose values differ by no more than this is flat.
+    """
+    lowest = maps.min(axis=(-2, -1), keepdims=True) if low is None else low
+    highest = maps.max(axis=(-2, -1), keepdims=True) if high is None else high
+    span = np.asarray(highest - lowest, maps.dtype)
+    stretched = maps - lowest
+    stretched /= np.where(span > flat, span, np.inf)  # x / infinity is 0
+    if low is None and high is None:
+        return stretched
+    return np.clip(stretched, 0, 1)

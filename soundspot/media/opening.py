@@ -1,0 +1,173 @@
+"""What a file holds, and a handle on the open file.
+
+Every reader of `clips` takes a path, the `MediaInfo` that `probe` gave for it, or an `OpenMedia`.
+A path is opened and inspected, an info only opened, an open file neither: a job opens its files
+once, and hands them on.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from av.container import InputContainer
+from av.video.frame import VideoFrame
+from PIL import Image
+
+from soundspot.media import decoding, images
+from soundspot.media.decoding import MediaError
+
+PathLike = str | os.PathLike[str]
+Kind = Literal["image", "sound", "video"]
+
+
+@dataclass(frozen=True)
+class MediaInfo:
+    """What a file holds.
+
+    Attributes:
+        path: The file.
+        kind: A "video" has moving pictures and perhaps sound.
+        duration: Seconds; for a video those of its pictures, None for an image.
+        size: (width, height) as displayed, after rotation; None for a sound.
+        has_sound: Whether there is a sound track (it may be silent).
+    """
+
+    path: Path
+    kind: Kind
+    duration: float | None
+    size: tuple[int, int] | None
+    has_sound: bool
+
+    def require_sound(self) -> None:
+        """Raise `MediaError` if there is no sound track."""
+        if not self.has_sound:
+            article = "an" if self.kind == "image" else "a"
+            sentence = f"{self.path} is {article} {self.kind} without sound: give a sound file too."
+            raise MediaError(sentence, "no sound")
+
+    def require_picture(self) -> None:
+        """Raise `MediaError` if there is nothing to see."""
+        if self.kind == "sound":
+            raise MediaError(f"{self.path} has no picture, only sound: give an image or a video.")
+
+    def moment(self, at: float | None) -> float:
+        """A moment of a video or sound: the middle by default, else one that must lie inside."""
+        duration = self.duration or 0.0
+        if at is None:
+            return duration / 2
+        if not 0 <= at <= duration + decoding.CLOCK_TOLERANCE:
+            raise MediaError(f"{self.path} is {duration:.2f} s long: it has no moment {at} s.")
+        return at
+
+    def missing(self, what: str, at: float) -> MediaError:
+        """The error for a file that ends before it says it does."""
+        return MediaError(
+            f"{self.path} is cut short or damaged: it announces {self.duration or 0.0:.2f} s"
+            f" but has no {what} at {at:.2f} s."
+        )
+
+
+class OpenMedia:
+    """An open file and what it holds.
+
+    Attributes:
+        info: What the file holds; the size of a video is not known yet.
+        image: The file, if it is an image.
+        container: The file, if it is a sound or a video.
+    """
+
+    def __init__(
+        self,
+        info: MediaInfo,
+        image: Image.Image | None = None,
+        container: InputContainer | None = None,
+    ) -> None:
+        self.info = info
+        self.image = image
+        self.container = container
+        # Not every format can be rewound, so only the first walk from the start may have it.
+        self._unread = container
+
+    def walk(self, kind: Literal["video", "audio"], start: float = 0.0) -> Iterator[Any]:
+        """Decode (time, frame) from the start, or from `start` or before it where that is exact.
+
+        Only one walk at a time may seek. From the start, each walk but the first opens the file
+        again, so that several may run side by side.
+        """
+        unread, self._unread = self._unread, None
+        if start > 0 and self.can_seek(kind):
+            return decoding.decode(self.info.path, kind, start, self.container)
+        return decoding.decode(self.info.path, kind, 0.0, unread)
+
+    def can_seek(self, kind: Literal["video", "audio"]) -> bool:
+        """Whether a seek leads to an exactly known place."""
+        return self.container is not None and decoding.seeks_exactly(self.container, kind)
+
+    def frame_at(self, at: float) -> VideoFrame | None:
+        """Seek to the frame shown at a moment; None if only a walk can tell."""
+        if self.container is None:
+            return None
+        self._unread = None
+        return decoding.frame_at(self.container, at)
+
+
+Media = PathLike | MediaInfo | OpenMedia
+
+
+def probe(media: Media) -> MediaInfo:
+    """Say what a file holds; raise `MediaError` if it is not a readable image, sound or video."""
+    with opened(media) as file:
+        info = file.info
+        if info.kind != "video" or info.size is not None:
+            return info
+        for _, frame in file.walk("video"):
+            height, width, _ = decoding.to_rgb(info.path, frame).shape
+            return replace(info, size=(width, height))
+    raise info.missing("picture", 0.0)
+
+
+@contextmanager
+def opened(media: Media) -> Iterator[OpenMedia]:
+    """Open a file and find out what it holds; one that is open already is left open."""
+    if isinstance(media, OpenMedia):
+        yield media
+        return
+    known = media if isinstance(media, MediaInfo) else None
+    path = media.path if isinstance(media, MediaInfo) else Path(media)
+    _check_file(path)
+    image = images.open_image(path) if known is None or known.kind == "image" else None
+    if image is not None:
+        with image:
+            size = images.upright_size(path, image)
+            yield OpenMedia(MediaInfo(path, "image", None, size, has_sound=False), image)
+        return
+    with decoding.open_container(path) as container:
+        yield OpenMedia(known or _inspect(path, container), container=container)
+
+
+def _check_file(path: Path) -> None:
+    try:
+        if path.exists() and not path.is_file():
+            raise MediaError(f"{path} is not a file: expected an image, a sound or a video.")
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise MediaError(f"{path} is empty (0 bytes).")
+    except OSError as error:
+        raise MediaError(f"Cannot open {path}: {error.strerror}.") from error
+
+
+def _inspect(path: Path, container: InputContainer) -> MediaInfo:
+    """What a sound or video holds; nothing is read from the container."""
+    video = decoding.find_stream(container, "video")
+    audio = decoding.find_stream(container, "audio")
+    stream = audio if video is None else video
+    if stream is None:
+        raise MediaError(f"{path} has neither pictures nor sound that can be decoded.")
+    duration = decoding.duration(path, container, stream)
+    if not duration > 0:
+        raise MediaError(f"{path} has zero length.")
+    kind: Kind = "sound" if video is None else "video"
+    return MediaInfo(path, kind, duration, None, audio is not None)
