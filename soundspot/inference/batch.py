@@ -241,8 +241,10 @@ def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> It
     with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
-        raise SoundspotError(f"{out} is neither empty nor of `localize`; choose another")
-    with locked(out / LOCK, f"another process is writing {out}: let it end"):
+        raise SoundspotError(
+            f"{out} is neither empty nor a result of `localize`; choose another folder"
+        )
+    with locked(out / LOCK, f"another process is writing {out}: wait for it to finish"):
         remove_leftovers(out, "**/.*")
         if path.exists():
             _refuse_other(path, about)
@@ -272,7 +274,7 @@ def _write_shards(
     journals = [_journal(job.out, number, block) for number, block in enumerate(blocks)]
     missing = [number for number, journal in enumerate(journals) if not journal.fits()]
     if missing:
-        (job.out / LINES).unlink(missing_ok=True)  # it stands for a whole
+        (job.out / LINES).unlink(missing_ok=True)  # it is only there when all is done
         _remove_surplus(job.out, len(blocks))
         todo = [item for number in missing for item in blocks[number]]
         results = progress(map_loaded(load, todo, job.engine, _crash), "localising", len(todo))

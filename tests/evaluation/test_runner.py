@@ -162,7 +162,7 @@ def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):
     (root / "sounds" / "val-3.flac").unlink()
     (result,) = run_evaluation(EvaluationRequest(("escvoc-val",), (model,), data=root)).results
     assert set(result.missing) == {"val-2", "val-3"}
-    assert "no readable image" in result.missing["val-2"]
+    assert "not a readable image" in result.missing["val-2"]
     assert rows_of(result, model).n == rows_of(result, "full frame").n == 3
 
 

@@ -209,7 +209,7 @@ def test_the_command_line(
     assert main(["localize", folder, "-o", out, "--model", model, "--jobs", "1"]) == 0
     assert capsys.readouterr().out.startswith("1 file: 1 localised\n")
     for words, *arguments in (
-        ("one file", folder, "-o", out, "--at", "1"),
+        ("a single file", folder, "-o", out, "--at", "1"),
         ("with -o", folder),
         ("which", video, "--jobs", "2"),
         ("which", video, "--engine", "ray"),

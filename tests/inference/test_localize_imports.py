@@ -1,5 +1,6 @@
 """What the localize verb loads."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ localizer.load = lambda model=None: brightness_localizer()
 code = main(["localize", *sys.argv[1:]])
 print(code, *sorted(sys.modules))
 """
-PREPARATION = ("preparation", "writer", "corpora", "finding", "items", "shards")
+PREPARATION = ("preparation", "writer", "corpora", "corpus_files", "corpus_item", "shards")
 
 
 def test_one_file_needs_neither_preparation_nor_a_cluster(tmp_path: Path):
@@ -31,6 +32,7 @@ def test_one_file_needs_neither_preparation_nor_a_cluster(tmp_path: Path):
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     code, *modules = done.stdout.splitlines()[-1].split()
     assert code == "0", done.stderr
