@@ -211,8 +211,8 @@ def test_the_command_line(
     for words, *arguments in (
         ("a single file", folder, "-o", out, "--at", "1"),
         ("with -o", folder),
-        ("which", video, "--jobs", "2"),
-        ("which", video, "--engine", "ray"),
+        ("is neither", video, "--jobs", "2"),
+        ("is neither", video, "--engine", "ray"),
         ("at least 1 process, got 0", folder, "-o", out, "--jobs", "0"),
     ):
         assert main(["localize", *arguments]) == 2
