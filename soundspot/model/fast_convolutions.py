@@ -78,18 +78,34 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
     """
     if not _is_worthwhile(weight):
         return lambda x, size: plain_upward_conv3x3(x, weight, size)
-    columns_first = weight.permute(0, 3, 2, 1)
-    taps = columns_first.reshape(len(weight), -1)
+    kernel = weight.permute(0, 2, 3, 1).contiguous()
 
     def apply(x: Tensor, size: Sequence[int]) -> Tensor:
         h, w = x.shape[-2:]
         stride_2 = tuple(size) == (2 * h + 1, 2 * w + 1)
-        rows = _spread(h, size[0], stride_2).to(x)
-        columns = _spread(w, size[1], stride_2).to(x)
-        out: Tensor = _SpreadTaps.apply(_channels_last(x), taps, rows, columns)  # type: ignore[no-untyped-call]
+        rows = _spread(h, size[0], stride_2).to(x).permute(2, 0, 1).contiguous()
+        columns = _spread(w, size[1], stride_2).to(x).flatten(1)
+        out: Tensor = _SpreadTaps.apply(_channels_last(x), kernel, rows, columns)  # type: ignore[no-untyped-call]
         return _channels_first(out)
 
     return apply
+
+
+def conv1x1(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """The map x -> conv2d(x, weight, bias), weight (o, i, 1, 1): a matrix product of the cells."""
+    if not _is_worthwhile(weight):
+        return lambda x: F.conv2d(x, weight, bias)
+    return lambda x: _channels_first(F.linear(_channels_last(x), weight.flatten(1), bias))
+
+
+def broadcast_conv1x1(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
+    """The map of a vector (b, i), the same in every cell, to a grid, weight (i, o, 1, 1).
+
+    A transposed convolution of 1 x 1 gives every cell the same, so one cell is enough.
+    """
+    if not _is_worthwhile(weight):
+        return lambda x, size: F.conv_transpose2d(x[..., None, None].expand(-1, -1, *size), weight)
+    return lambda x, size: (x @ weight.flatten(1))[..., None, None].expand(-1, -1, *size)
 
 
 def plain_upward_conv3x3(x: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
@@ -180,22 +196,24 @@ def _untile(tiles: Tensor, out: Tensor) -> None:
     """The transpose of `_tiles`: (16, n, i) into the gradient of the picture."""
     b, h, w, c = out.shape
     tiles = tiles.view(4, 4, b, h // 2, w // 2, c)
-    padded = _combine_transposed(_combine_transposed(tiles, 3), 1)
-    out.copy_(padded[:, 1 : h + 1, 1 : w + 1])
+    rows = out.new_empty(4, b, h // 2, w, c)
+    _separate(tiles, 3, rows)
+    _separate(rows, 1, out)
 
 
-def _combine_transposed(tiles: Tensor, dim: int) -> Tensor:
-    """The transpose of `_combine`: a leading axis of four into an axis of 2n + 2 cells."""
-    shape = list(tiles.shape[1:])
-    n = shape[dim]
-    shape[dim] = 2 * n + 2
-    x = tiles.new_zeros(shape)
-    even, odd = torch.unflatten(x, dim, (n + 1, 2)).unbind(dim + 1)
-    even.narrow(dim, 0, n).copy_(tiles[0])
-    even.narrow(dim, 1, n).add_(tiles[1]).add_(tiles[2]).sub_(tiles[0])
-    odd.narrow(dim, 0, n).copy_(tiles[1]).sub_(tiles[2]).add_(tiles[3])
-    odd.narrow(dim, 1, n).sub_(tiles[3])
-    return x
+def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
+    """The transpose of `_combine`, without the zeros around: four times n tiles to 2n or 2n + 1.
+
+    The two cells in the middle of a tile are its own; the outer two belong to its neighbours.
+    """
+    n = tiles.shape[dim + 1]
+    second, third = torch.unflatten(out.narrow(dim, 0, 2 * n), dim, (n, 2)).unbind(dim + 1)
+    torch.sub(tiles[1], tiles[2], out=second).add_(tiles[3])
+    torch.add(tiles[1], tiles[2], out=third).sub_(tiles[0])
+    second.narrow(dim, 1, n - 1).sub_(tiles[3].narrow(dim, 0, n - 1))
+    third.narrow(dim, 0, n - 1).add_(tiles[0].narrow(dim, 1, n - 1))
+    if out.shape[dim] > 2 * n:
+        torch.neg(tiles[3].narrow(dim, n - 1, 1), out=out.narrow(dim, 2 * n, 1))
 
 
 def _largest_outputs(products: Tensor, largest: Tensor, lower: Tensor, right: Tensor) -> None:
@@ -207,7 +225,9 @@ def _largest_outputs(products: Tensor, largest: Tensor, lower: Tensor, right: Te
     top = torch.maximum(top_left, top_right, out=top_left)
     bottom = torch.maximum(bottom_left, bottom_right, out=bottom_left)
     torch.gt(bottom, top, out=lower)
-    torch.where(lower, right_at_bottom, right_at_top, out=right)
+    # Right where the row that wins has its largest on the right; torch.where is slow on bools.
+    torch.bitwise_xor(right_at_top, right_at_bottom, out=right)
+    right.bitwise_and_(lower).bitwise_xor_(right_at_top)
     torch.maximum(top, bottom, out=largest)
 
 
@@ -238,44 +258,57 @@ def _grad_to_one(grad: Tensor, second: Tensor, out: Tensor) -> None:
 class _SpreadTaps(torch.autograd.Function):
     """Nine taps at every cell, spread over a larger grid.
 
-    x (b, y, x, i), taps (i, 3 * 3 * o) with the kernel's columns before its rows, and two matrices
-    from `_spread`, rows (h, y * 3) and columns (w, x * 3).
+    x (b, y, x, i), the kernel (i, 3, 3, o), and two matrices from `_spread`: columns (w, x * 3)
+    and rows (3, h, y).
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, taps: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         b, y, z, i = x.shape
-        o = taps.shape[1] // 9
-        h, w = len(rows), len(columns)
-        tapped = (x.view(-1, i) @ taps).view(b * y, z * 3, 3, o)
-        wide = x.new_empty(b * y, 3, w, o)
-        for row in range(3):
-            torch.bmm(columns.expand(b * y, -1, -1), tapped[:, :, row], out=wide[:, row])
-        out = torch.bmm(rows.expand(b, -1, -1), wide.view(b, y * 3, w * o))
-        ctx.save_for_backward(x, taps, rows, columns)
+        o, h, w = kernel.shape[3], rows.shape[1], len(columns)
+        out = x.new_empty(b, h, w * o)
+        for part in _chunks(b, y * z):
+            cells = x[part].view(-1, i)
+            tapped = x.new_empty(3, len(cells), 3 * o)
+            for tap in range(3):
+                torch.mm(cells, kernel[:, tap].flatten(1), out=tapped[tap])
+            tapped = tapped.view(-1, z * 3, o)
+            wide = torch.bmm(columns.expand(len(tapped), -1, -1), tapped).view(3, -1, y, w * o)
+            high = out[part]
+            for tap in range(3):
+                matrix = rows[tap].expand(len(high), -1, -1)
+                torch.baddbmm(high, matrix, wide[tap], beta=tap and 1, out=high)
+        ctx.save_for_backward(x, kernel, rows, columns)
         return out.view(b, h, w, o)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, taps, rows, columns = ctx.saved_tensors
-        b, y, z, i = x.shape
-        h, w, o = grad.shape[1:]
-        for_x, for_taps = ctx.needs_input_grad[:2]
-        wide = torch.bmm(rows.mT.expand(b, -1, -1), grad.reshape(b, h, w * o))
-        wide = wide.view(b * y, 3, w, o)
-        tapped = x.new_empty(b * y, z * 3, 3, o)
-        for row in range(3):
-            torch.bmm(columns.mT.expand(b * y, -1, -1), wide[:, row], out=tapped[:, :, row])
-        products = tapped.view(-1, 9 * o)
-        grad_x = (products @ taps.mT).view(x.shape) if for_x else None
-        grad_taps = x.view(-1, i).mT @ products if for_taps else None
-        return grad_x, grad_taps, None, None
+        x, kernel, rows, columns = ctx.saved_tensors
+        _, y, z, i = x.shape
+        _, h, w, o = grad.shape
+        grad = grad.reshape(-1, h, w * o)
+        for_x, for_kernel = ctx.needs_input_grad[:2]
+        grad_x = torch.zeros_like(x) if for_x else None
+        grad_kernel = torch.zeros_like(kernel) if for_kernel else None
+        for part in _chunks(len(x), y * z):
+            high, cells = grad[part], x[part].view(-1, i)
+            wide = x.new_empty(3, len(high), y, w * o)
+            for tap in range(3):
+                torch.bmm(rows[tap].mT.expand(len(high), -1, -1), high, out=wide[tap])
+            wide = wide.view(-1, w, o)
+            tapped = torch.bmm(columns.mT.expand(len(wide), -1, -1), wide).view(3, -1, 3 * o)
+            for tap in range(3):
+                if grad_x is not None:
+                    grad_x[part].view(-1, i).addmm_(tapped[tap], kernel[:, tap].flatten(1).mT)
+                if grad_kernel is not None:
+                    grad_kernel[:, tap].view(i, 3 * o).addmm_(cells.mT, tapped[tap])
+        return grad_x, grad_kernel, None, None
 
 
 @lru_cache(maxsize=64)
 def _spread(below: int, above: int, stride_2: bool) -> Tensor:
-    """Up-sample `below` cells to `above` and shift by the tap, along one axis: (above, below * 3).
+    """Up-sample `below` cells to `above` and shift by the tap, along one axis: (above, below, 3).
 
     Made by pushing every cell and every tap through the plain operations.
     """
@@ -288,4 +321,4 @@ def _spread(below: int, above: int, stride_2: bool) -> Tensor:
         else:
             cells = F.interpolate(cells, size=above, mode="linear", align_corners=True)
             lines = F.conv_transpose1d(cells, taps, padding=1)
-        return lines.permute(2, 0, 1).reshape(above, below * 3)
+        return lines.permute(2, 0, 1).contiguous()

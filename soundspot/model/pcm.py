@@ -16,7 +16,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model.fast_convolutions import pooled_conv3x3, upward_conv3x3
+from soundspot.model.fast_convolutions import (
+    broadcast_conv1x1,
+    conv1x1,
+    pooled_conv3x3,
+    upward_conv3x3,
+)
 
 A_INIT = 1.0
 B_INIT = 0.5
@@ -51,12 +56,16 @@ class _Maps(NamedTuple):
     Attributes:
         w_32: (W_{3,2})^T and the pooling that brings its prediction to the grid below.
         w_21: (W_{2,1})^T, likewise.
+        w_10: (W_{1,0})^T.
+        w_01: (W_{0,1})^T of a vector that is the same in every cell of a grid of a given size.
         w_12: (W_{1,2})^T, to a grid of a given size.
         w_23: (W_{2,3})^T, likewise.
     """
 
     w_32: Callable[[Tensor], Tensor]
     w_21: Callable[[Tensor], Tensor]
+    w_10: Callable[[Tensor], Tensor]
+    w_01: Callable[[Tensor, Sequence[int]], Tensor]
     w_12: Callable[[Tensor, Sequence[int]], Tensor]
     w_23: Callable[[Tensor, Sequence[int]], Tensor]
 
@@ -157,6 +166,8 @@ class PCM(nn.Module):
         return _Maps(
             pooled_conv3x3(self.w_32.weight),
             pooled_conv3x3(self.w_21.weight),
+            conv1x1(self.w_10.weight, self.w_10.bias),
+            broadcast_conv1x1(self.w_01.weight),
             upward_conv3x3(self.w_12.weight),
             upward_conv3x3(self.w_23.weight),
         )
@@ -210,9 +221,9 @@ class PCM(nn.Module):
         norms: _StepNorms,
     ) -> _State:
         """Eqs. 11 and 12 (S12, S13) from the bottom up: each error corrects the level above it."""
-        p_0 = F.gelu(self.w_10(r_1)).mean(dim=(2, 3))
+        p_0 = F.gelu(maps.w_10(r_1)).mean(dim=(2, 3))
         e_0 = f_a - p_0
-        up_0 = self.w_01(e_0[:, :, None, None].expand(-1, -1, *r_1.shape[-2:]))
+        up_0 = maps.w_01(e_0, r_1.shape[-2:])
         r_1 = F.gelu(norms.feedforward_1(self._correct(1, r_1, up_0)))
         up_1 = maps.w_12(r_1 - p_1, r_2.shape[-2:])
         r_2 = F.gelu(norms.feedforward_2(self._correct(2, r_2, up_1)))
