@@ -117,6 +117,7 @@ class PCM(nn.Module):
         widths = (1, 1, 1) if written else (c_1, c_v, c_v)
         self.a = nn.ParameterList(torch.full((width, 1, 1), A_INIT) for width in widths)
         self.b = nn.ParameterList(torch.full((width, 1, 1), B_INIT) for width in widths)
+        self.b.requires_grad_(cycles > 1)  # the first pass blends nothing; DDP wants to know
         self.norms = nn.ModuleList(_StepNorms(c_v, c_1, written and t > 0) for t in range(cycles))
         self.output = nn.Conv2d(c_v, c_v, 1)
 
