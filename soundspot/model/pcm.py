@@ -8,13 +8,20 @@ Levels: r_3 lives on the h x w grid, r_2 on half of it, r_1 on a quarter; level 
 T counts the initialising pass (t = 0 in Algorithm S1) and the T - 1 recursive cycles after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from soundspot.model.fast_convolutions import (
+    broadcast_conv1x1,
+    conv1x1,
+    pooled_conv3x3,
+    upward_conv3x3,
+)
 
 A_INIT = 1.0
 B_INIT = 0.5
@@ -41,6 +48,26 @@ class _State(NamedTuple):
     r_2: Tensor
     r_3: Tensor
     e_0: Tensor
+
+
+class _Maps(NamedTuple):
+    """The linear maps between the levels, made once for the T passes.
+
+    Attributes:
+        w_32: (W_{3,2})^T and the pooling that brings its prediction to the grid below.
+        w_21: (W_{2,1})^T, likewise.
+        w_10: (W_{1,0})^T.
+        w_01: (W_{0,1})^T of a vector that is the same in every cell of a grid of a given size.
+        w_12: (W_{1,2})^T, to a grid of a given size.
+        w_23: (W_{2,3})^T, likewise.
+    """
+
+    w_32: Callable[[Tensor], Tensor]
+    w_21: Callable[[Tensor], Tensor]
+    w_10: Callable[[Tensor], Tensor]
+    w_01: Callable[[Tensor, Sequence[int]], Tensor]
+    w_12: Callable[[Tensor, Sequence[int]], Tensor]
+    w_23: Callable[[Tensor, Sequence[int]], Tensor]
 
 
 class _StepNorms(nn.Module):
@@ -90,6 +117,7 @@ class PCM(nn.Module):
         widths = (1, 1, 1) if written else (c_1, c_v, c_v)
         self.a = nn.ParameterList(torch.full((width, 1, 1), A_INIT) for width in widths)
         self.b = nn.ParameterList(torch.full((width, 1, 1), B_INIT) for width in widths)
+        self.b.requires_grad_(cycles > 1)  # the first pass blends nothing; DDP wants to know
         self.norms = nn.ModuleList(_StepNorms(c_v, c_1, written and t > 0) for t in range(cycles))
         self.output = nn.Conv2d(c_v, c_v, 1)
 
@@ -128,11 +156,22 @@ class PCM(nn.Module):
         total = len(self.norms) if cycles is None else cycles
         if total < 1:
             raise ValueError(f"PCM needs at least one pass, not T={total}")
-        state = self._initialise(f_v, f_a)
+        maps = self._maps()
+        state = self._initialise(f_v, f_a, maps)
         yield state
         for t in range(1, total):
-            state = self._cycle(state, f_v, f_a, self._norms_of(t))
+            state = self._cycle(state, f_v, f_a, maps, self._norms_of(t))
             yield state
+
+    def _maps(self) -> _Maps:
+        return _Maps(
+            pooled_conv3x3(self.w_32.weight),
+            pooled_conv3x3(self.w_21.weight),
+            conv1x1(self.w_10.weight, self.w_10.bias),
+            broadcast_conv1x1(self.w_01.weight),
+            upward_conv3x3(self.w_12.weight),
+            upward_conv3x3(self.w_23.weight),
+        )
 
     def _norms_of(self, t: int) -> _StepNorms:
         """The batch norms of pass t; beyond the trained T the last ones go on."""
@@ -140,27 +179,27 @@ class PCM(nn.Module):
         assert isinstance(norms, _StepNorms)
         return norms
 
-    def _initialise(self, f_v: Tensor, f_a: Tensor) -> _State:
+    def _initialise(self, f_v: Tensor, f_a: Tensor, maps: _Maps) -> _State:
         """The first pass: every level starts as the activated prediction from above."""
         norms = self._norms_of(0)
         r_3 = f_v
-        r_2 = F.gelu(norms.feedback_2(self._predict(self.w_32, r_3)))
-        r_1 = F.gelu(norms.feedback_1(self._predict(self.w_21, r_2)))
-        return self._feedforward(r_1, r_2, r_3, p_1=r_1, p_2=r_2, f_a=f_a, norms=norms)
+        r_2 = F.gelu(norms.feedback_2(maps.w_32(r_3)))
+        r_1 = F.gelu(norms.feedback_1(maps.w_21(r_2)))
+        return self._feedforward(r_1, r_2, r_3, p_1=r_1, p_2=r_2, f_a=f_a, maps=maps, norms=norms)
 
-    def _cycle(self, state: _State, f_v: Tensor, f_a: Tensor, norms: _StepNorms) -> _State:
-        """One recursive cycle; the linear predictions serve the update and the error alike."""
+    def _cycle(
+        self, state: _State, f_v: Tensor, f_a: Tensor, maps: _Maps, norms: _StepNorms
+    ) -> _State:
+        """One recursive cycle; the linear predictions serve the update and the error alike.
+
+        Eqs. 9, S10: p_l = (W_{l+1,l})^T r_{l+1}.
+        """
         r_3 = F.gelu(norms.feedback_3(self._blend(3, state.r_3, f_v)))
-        p_2 = self._predict(self.w_32, r_3)
+        p_2 = maps.w_32(r_3)
         r_2 = F.gelu(norms.feedback_2(self._blend(2, state.r_2, p_2)))
-        p_1 = self._predict(self.w_21, r_2)
+        p_1 = maps.w_21(r_2)
         r_1 = F.gelu(norms.feedback_1(self._blend(1, state.r_1, p_1)))
-        return self._feedforward(r_1, r_2, r_3, p_1=p_1, p_2=p_2, f_a=f_a, norms=norms)
-
-    @staticmethod
-    def _predict(w: nn.Conv2d, r: Tensor) -> Tensor:
-        """Eqs. 9, S10: p_l = (W_{l+1,l})^T r_{l+1}; the pooling brings it to the grid below."""
-        return F.max_pool2d(w(r), 2)
+        return self._feedforward(r_1, r_2, r_3, p_1=p_1, p_2=p_2, f_a=f_a, maps=maps, norms=norms)
 
     def _blend(self, level: int, r: Tensor, p: Tensor) -> Tensor:
         """The argument of φ in Eqs. 10, S11: (1 - b_l) r_l(t-1) + b_l p_l(t)."""
@@ -179,27 +218,16 @@ class PCM(nn.Module):
         p_1: Tensor,
         p_2: Tensor,
         f_a: Tensor,
+        maps: _Maps,
         norms: _StepNorms,
     ) -> _State:
         """Eqs. 11 and 12 (S12, S13) from the bottom up: each error corrects the level above it."""
-        p_0 = F.gelu(self.w_10(r_1)).mean(dim=(2, 3))
+        p_0 = F.gelu(maps.w_10(r_1)).mean(dim=(2, 3))
         e_0 = f_a - p_0
-        up_0 = self.w_01(e_0[:, :, None, None].expand(-1, -1, *r_1.shape[-2:]))
+        up_0 = maps.w_01(e_0, r_1.shape[-2:])
         r_1 = F.gelu(norms.feedforward_1(self._correct(1, r_1, up_0)))
-        up_1 = _upward(self.w_12, r_1 - p_1, r_2.shape[-2:])
+        up_1 = maps.w_12(r_1 - p_1, r_2.shape[-2:])
         r_2 = F.gelu(norms.feedforward_2(self._correct(2, r_2, up_1)))
-        up_2 = _upward(self.w_23, r_2 - p_2, r_3.shape[-2:])
+        up_2 = maps.w_23(r_2 - p_2, r_3.shape[-2:])
         r_3 = F.gelu(norms.feedforward_3(self._correct(3, r_3, up_2)))
         return _State(r_1, r_2, r_3, e_0)
-
-
-def _upward(w: nn.ConvTranspose2d, error: Tensor, size: tuple[int, int] | torch.Size) -> Tensor:
-    """Carry an error to the grid above by a 3 x 3 transposed convolution.
-
-    An odd grid 2n + 1 is reached by stride 2 (3 -> 7), an even one by bilinear up-sampling first
-    (7 -> 14). The weights have one shape in both cases, so a trained PCM fits any grid.
-    """
-    if all(above == 2 * below + 1 for above, below in zip(size, error.shape[-2:], strict=True)):
-        return F.conv_transpose2d(error, w.weight, stride=2)
-    error = F.interpolate(error, size=tuple(size), mode="bilinear", align_corners=True)
-    return F.conv_transpose2d(error, w.weight, padding=1)

@@ -26,6 +26,7 @@ from soundspot.encoders.views import VIEW_SIZE
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
+from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.methods.method import Batch
 from soundspot.model.pcm import PCM
 from soundspot.training.recipe import Recipe, read_recipe
@@ -236,7 +237,7 @@ def count_multiply_adds(
             part.register_forward_hook(leave),
         )
     ]
-    with torch.no_grad(), counter:
+    with torch.no_grad(), plain_operations(), counter:
         result = run()
     settle()
     for handle in hooks:

@@ -73,15 +73,24 @@ def test_the_sound_changes_the_visual_feature():
     assert not torch.allclose(module(f_v, f_a).f_v, module(f_v, f_a + 7).f_v)
 
 
-def test_gradients_reach_every_parameter():
-    module, (f_v, f_a) = make(), inputs(14, 14)
+@pytest.mark.parametrize("variant", ["released", "paper"])
+@pytest.mark.parametrize("cycles", [1, 2, 3])
+def test_gradients_reach_every_trained_parameter(cycles, variant):
+    module, (f_v, f_a) = make(cycles, variant), inputs(14, 14)
     module(f_v, f_a).f_v.square().sum().backward()
     silent = [
         name
         for name, p in module.named_parameters()
         if p.grad is None or not p.grad.abs().sum() > 0
     ]
-    assert silent == []
+    assert silent == ([] if cycles > 1 else ["b.0", "b.1", "b.2"])
+    assert silent == [name for name, p in module.named_parameters() if not p.requires_grad]
+
+
+def test_a_single_pass_has_the_parameters_of_many():
+    one, many = PCM(C_V, C_A, 1), PCM(C_V, C_A, 3)
+    rest = {name for name in many.state_dict() if not name.startswith(("norms.1", "norms.2"))}
+    assert set(one.state_dict()) == rest
 
 
 def test_a_batch_of_one_works():

@@ -48,7 +48,8 @@ def gradients_of_a_share(path):
 
 
 def run_two(tmp_path, *arguments):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     return subprocess.run(
@@ -85,12 +86,13 @@ def test_a_world_of_one_wraps_nothing():
 
 
 def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
+    """With a PCM of a single pass: DDP stops at the second step if a parameter is never used."""
     spec = FeatureSpec(pretrained=False, views=3)
     encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
     recipe = tmp_path / "tiny.yaml"
     values = {
         "pairs": str(tiny_pairs.root),
-        "model": {"projection": 7, "hidden": 13},
+        "model": {"projection": 7, "hidden": 13, "pcm": True, "cycles": 1},
         "features": {"pretrained": False, "views": 3},
         "train": {"epochs": 2, "batch": 8, "patience": 0},
     }

@@ -1,0 +1,324 @@
+"""The PCM's 3 x 3 convolutions between two grids, with fewer multiplications and the same result.
+
+Two maps are linear in space and in channels, so the work can be split into small fixed matrices
+over the cells and one large matrix product over the channels:
+
+- `pooled_conv3x3`, down to half the grid: max_pool2d(conv2d(x, weight, padding=1), 2). Winograd's
+  F(2 x 2, 3 x 3) takes 16 products for every 2 x 2 cells instead of 36, and those four cells are
+  just what the pooling reduces to one (S. Winograd, 1980; A. Lavin and S. Gray, 2016).
+- `upward_conv3x3`, up to the grid above: bilinear up-sampling, then a transposed convolution. The
+  nine taps are multiplied at the few cells below, and then up-sampled and shifted into place.
+
+Both take the weight first and return the map: what depends on the weight alone is computed once
+for all applications. Only a CPU gains; elsewhere, and under torch.compile, the maps are the plain
+operations.
+
+Axes: b batch, i input channels, o output channels, h w cells, y x the coarser grid of the two,
+j the kernel's columns and then its rows, n tiles or cells of a chunk of the batch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Tiles that go through the tensors of a Winograd step at once: they stay in the caches then.
+CHUNK = 784
+
+# Lavin and Gray's G for F(2, 3); their B and A are written out in _tiles and _outputs.
+G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
+
+
+_plain = ContextVar("plain", default=False)
+
+
+@contextmanager
+def plain_operations() -> Iterator[None]:
+    """Use PyTorch's own convolutions on a CPU too: to count them, or to compare."""
+    token = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(token)
+
+
+def _is_worthwhile(weight: Tensor) -> bool:
+    """Whether the fast form is the faster one: on a CPU, run as it is written."""
+    on_cpu = weight.device.type == "cpu"
+    return on_cpu and not torch.compiler.is_compiling() and not _plain.get()
+
+
+def pooled_conv3x3(weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """The map x -> max_pool2d(conv2d(x, weight, padding=1), 2), weight (o, i, 3, 3)."""
+    if not _is_worthwhile(weight):
+        return lambda x: F.max_pool2d(F.conv2d(x, weight, padding=1), 2)
+    g = weight.new_tensor(G)
+    kron = torch.kron(g, g)
+    taps = weight.permute(3, 2, 0, 1).reshape(9, -1)
+    products = (kron @ taps).view(16, *weight.shape[:2])
+
+    def apply(x: Tensor) -> Tensor:
+        out: Tensor = _PooledWinograd.apply(_channels_last(x), products)  # type: ignore[no-untyped-call]
+        return _channels_first(out)
+
+    return apply
+
+
+def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
+    """The map of x to a grid of a given size by a transposed convolution, weight (i, o, 3, 3).
+
+    A grid of 2n + 1 by 2m + 1 is reached by stride 2 (3 -> 7), any other by bilinear up-sampling
+    first (7 -> 14).
+    """
+    if not _is_worthwhile(weight):
+        return lambda x, size: plain_upward_conv3x3(x, weight, size)
+    kernel = weight.permute(0, 2, 3, 1).contiguous()
+
+    def apply(x: Tensor, size: Sequence[int]) -> Tensor:
+        h, w = x.shape[-2:]
+        stride_2 = tuple(size) == (2 * h + 1, 2 * w + 1)
+        rows = _spread(h, size[0], stride_2).to(x).permute(2, 0, 1).contiguous()
+        columns = _spread(w, size[1], stride_2).to(x).flatten(1)
+        out: Tensor = _SpreadTaps.apply(_channels_last(x), kernel, rows, columns)  # type: ignore[no-untyped-call]
+        return _channels_first(out)
+
+    return apply
+
+
+def conv1x1(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """The map x -> conv2d(x, weight, bias), weight (o, i, 1, 1): a matrix product of the cells."""
+    if not _is_worthwhile(weight):
+        return lambda x: F.conv2d(x, weight, bias)
+    return lambda x: _channels_first(F.linear(_channels_last(x), weight.flatten(1), bias))
+
+
+def broadcast_conv1x1(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
+    """The map of a vector (b, i), the same in every cell, to a grid, weight (i, o, 1, 1).
+
+    A transposed convolution of 1 x 1 gives every cell the same, so one cell is enough.
+    """
+    if not _is_worthwhile(weight):
+        return lambda x, size: F.conv_transpose2d(x[..., None, None].expand(-1, -1, *size), weight)
+    return lambda x, size: (x @ weight.flatten(1))[..., None, None].expand(-1, -1, *size)
+
+
+def plain_upward_conv3x3(x: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
+    """What `upward_conv3x3` computes, in PyTorch's operations."""
+    h, w = x.shape[-2:]
+    if tuple(size) == (2 * h + 1, 2 * w + 1):
+        return F.conv_transpose2d(x, weight, stride=2)
+    x = F.interpolate(x, size=tuple(size), mode="bilinear", align_corners=True)
+    return F.conv_transpose2d(x, weight, padding=1)
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.permute(0, 2, 3, 1).contiguous()
+
+
+def _channels_first(x: Tensor) -> Tensor:
+    return x.permute(0, 3, 1, 2)
+
+
+class _PooledWinograd(torch.autograd.Function):
+    """max_pool2d of a convolution: x (b, h, w, i) and transformed weights (16, o, i).
+
+    Backwards the tiles are made again: they are four times as large as x.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+        b, h, w, _ = x.shape
+        y, z = h // 2, w // 2
+        pooled = x.new_empty(b, y, z, weights.shape[1])
+        lower = torch.empty_like(pooled, dtype=torch.bool)
+        right = torch.empty_like(pooled, dtype=torch.bool)
+        for part in _chunks(b, y * z):
+            products = torch.bmm(_tiles(x[part]), weights.mT)
+            flat = (t[part].flatten(0, 2) for t in (pooled, lower, right))
+            _largest_outputs(products.view(4, 4, *products.shape[1:]), *flat)
+        ctx.save_for_backward(x, weights, lower, right)
+        return pooled
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weights, lower, right = ctx.saved_tensors
+        grad = grad.contiguous()
+        for_x, for_weights = ctx.needs_input_grad
+        grad_x = torch.empty_like(x) if for_x else None
+        grad_weights = torch.zeros_like(weights) if for_weights else None
+        for part in _chunks(len(x), grad[0, ..., 0].numel()):
+            flat = (t[part].flatten(0, 2) for t in (grad, lower, right))
+            products = _grad_of_products(*flat).flatten(0, 1)
+            if grad_weights is not None:
+                grad_weights.baddbmm_(products.mT, _tiles(x[part]))
+            if grad_x is not None:
+                _untile(torch.bmm(products, weights), grad_x[part])
+        return grad_x, grad_weights
+
+
+def _chunks(b: int, tiles: int) -> list[slice]:
+    step = max(1, CHUNK // tiles)
+    return [slice(start, start + step) for start in range(0, b, step)]
+
+
+def _tiles(x: Tensor) -> Tensor:
+    """B^T d B of every tile d of 4 x 4 cells, zeros around the picture: (16, n, i)."""
+    h, w = x.shape[1:3]
+    padded = F.pad(x, (0, 0, 1, 1 - w % 2, 1, 1 - h % 2))
+    return _combine(_combine(padded, 1), 3).flatten(0, 1).flatten(1, 3)
+
+
+def _combine(x: Tensor, dim: int) -> Tensor:
+    """B^T along one axis of 2n + 2 cells: four combinations of the four cells of each of n tiles.
+
+    The new axis of four comes first.
+    """
+    n = x.shape[dim] // 2 - 1
+    even, odd = torch.unflatten(x, dim, (n + 1, 2)).unbind(dim + 1)
+    first, third = even.narrow(dim, 0, n), even.narrow(dim, 1, n)
+    second, fourth = odd.narrow(dim, 0, n), odd.narrow(dim, 1, n)
+    out = x.new_empty(4, *first.shape)
+    torch.sub(first, third, out=out[0])
+    torch.add(second, third, out=out[1])
+    torch.sub(third, second, out=out[2])
+    torch.sub(second, fourth, out=out[3])
+    return out
+
+
+def _untile(tiles: Tensor, out: Tensor) -> None:
+    """The transpose of `_tiles`: (16, n, i) into the gradient of the picture."""
+    b, h, w, c = out.shape
+    tiles = tiles.view(4, 4, b, h // 2, w // 2, c)
+    rows = out.new_empty(4, b, h // 2, w, c)
+    _separate(tiles, 3, rows)
+    _separate(rows, 1, out)
+
+
+def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
+    """The transpose of `_combine`, without the zeros around: four times n tiles to 2n or 2n + 1.
+
+    The two cells in the middle of a tile are its own; the outer two belong to its neighbours.
+    """
+    n = tiles.shape[dim + 1]
+    second, third = torch.unflatten(out.narrow(dim, 0, 2 * n), dim, (n, 2)).unbind(dim + 1)
+    torch.sub(tiles[1], tiles[2], out=second).add_(tiles[3])
+    torch.add(tiles[1], tiles[2], out=third).sub_(tiles[0])
+    second.narrow(dim, 1, n - 1).sub_(tiles[3].narrow(dim, 0, n - 1))
+    third.narrow(dim, 0, n - 1).add_(tiles[0].narrow(dim, 1, n - 1))
+    if out.shape[dim] > 2 * n:
+        torch.neg(tiles[3].narrow(dim, n - 1, 1), out=out.narrow(dim, 2 * n, 1))
+
+
+def _largest_outputs(products: Tensor, largest: Tensor, lower: Tensor, right: Tensor) -> None:
+    """A^T m A of every tile: of its 2 x 2 outputs the largest and where it stands; all (n, o)."""
+    left_half, right_half = _outputs(products)
+    top_left, bottom_left = _outputs(left_half)
+    top_right, bottom_right = _outputs(right_half)
+    right_at_top, right_at_bottom = top_right > top_left, bottom_right > bottom_left
+    top = torch.maximum(top_left, top_right, out=top_left)
+    bottom = torch.maximum(bottom_left, bottom_right, out=bottom_left)
+    torch.gt(bottom, top, out=lower)
+    # Right where the row that wins has its largest on the right; torch.where is slow on bools.
+    torch.bitwise_xor(right_at_top, right_at_bottom, out=right)
+    right.bitwise_and_(lower).bitwise_xor_(right_at_top)
+    torch.maximum(top, bottom, out=largest)
+
+
+def _outputs(products: Tensor) -> tuple[Tensor, Tensor]:
+    """A^T along the leading axis of four: the first and the second output."""
+    first = (products[0] + products[1]).add_(products[2])
+    second = (products[1] - products[2]).sub_(products[3])
+    return first, second
+
+
+def _grad_of_products(grad: Tensor, lower: Tensor, right: Tensor) -> Tensor:
+    """The gradient goes to one output of each tile, and through A to the 4 x 4 products."""
+    rows = grad.new_empty(4, *grad.shape)
+    _grad_to_one(grad, lower, rows)
+    products = grad.new_empty(4, *rows.shape)
+    _grad_to_one(rows, right, products)
+    return products
+
+
+def _grad_to_one(grad: Tensor, second: Tensor, out: Tensor) -> None:
+    """A times a pair of outputs of which only the first or the second has a gradient."""
+    torch.mul(grad, ~second, out=out[0])
+    out[1] = grad
+    torch.sub(out[0], grad, out=out[3])
+    torch.add(out[0], out[3], out=out[2])
+
+
+class _SpreadTaps(torch.autograd.Function):
+    """Nine taps at every cell, spread over a larger grid.
+
+    x (b, y, x, i), the kernel (i, 3, 3, o), and two matrices from `_spread`: columns (w, x * 3)
+    and rows (3, h, y).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        b, y, z, i = x.shape
+        o, h, w = kernel.shape[3], rows.shape[1], len(columns)
+        out = x.new_empty(b, h, w * o)
+        for part in _chunks(b, y * z):
+            cells = x[part].view(-1, i)
+            tapped = x.new_empty(3, len(cells), 3 * o)
+            for tap in range(3):
+                torch.mm(cells, kernel[:, tap].flatten(1), out=tapped[tap])
+            tapped = tapped.view(-1, z * 3, o)
+            wide = torch.bmm(columns.expand(len(tapped), -1, -1), tapped).view(3, -1, y, w * o)
+            high = out[part]
+            for tap in range(3):
+                matrix = rows[tap].expand(len(high), -1, -1)
+                torch.baddbmm(high, matrix, wide[tap], beta=tap and 1, out=high)
+        ctx.save_for_backward(x, kernel, rows, columns)
+        return out.view(b, h, w, o)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, kernel, rows, columns = ctx.saved_tensors
+        _, y, z, i = x.shape
+        _, h, w, o = grad.shape
+        grad = grad.reshape(-1, h, w * o)
+        for_x, for_kernel = ctx.needs_input_grad[:2]
+        grad_x = torch.zeros_like(x) if for_x else None
+        grad_kernel = torch.zeros_like(kernel) if for_kernel else None
+        for part in _chunks(len(x), y * z):
+            high, cells = grad[part], x[part].view(-1, i)
+            wide = x.new_empty(3, len(high), y, w * o)
+            for tap in range(3):
+                torch.bmm(rows[tap].mT.expand(len(high), -1, -1), high, out=wide[tap])
+            wide = wide.view(-1, w, o)
+            tapped = torch.bmm(columns.mT.expand(len(wide), -1, -1), wide).view(3, -1, 3 * o)
+            for tap in range(3):
+                if grad_x is not None:
+                    grad_x[part].view(-1, i).addmm_(tapped[tap], kernel[:, tap].flatten(1).mT)
+                if grad_kernel is not None:
+                    grad_kernel[:, tap].view(i, 3 * o).addmm_(cells.mT, tapped[tap])
+        return grad_x, grad_kernel, None, None
+
+
+@lru_cache(maxsize=64)
+def _spread(below: int, above: int, stride_2: bool) -> Tensor:
+    """Up-sample `below` cells to `above` and shift by the tap, along one axis: (above, below, 3).
+
+    Made by pushing every cell and every tap through the plain operations.
+    """
+    # The matrix is kept, so it must not depend on the mode or device of its first caller.
+    with torch.inference_mode(False), torch.device("cpu"):
+        cells = torch.eye(below, dtype=torch.float64)[:, None]
+        taps = torch.eye(3, dtype=torch.float64)[None]
+        if stride_2:
+            lines = F.conv_transpose1d(cells, taps, stride=2)
+        else:
+            cells = F.interpolate(cells, size=above, mode="linear", align_corners=True)
+            lines = F.conv_transpose1d(cells, taps, padding=1)
+        return lines.permute(2, 0, 1).contiguous()
