@@ -6,7 +6,6 @@ Axes: samples at 16 kHz.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
@@ -17,7 +16,7 @@ from soundspot.inference.demo import siren
 from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media
-from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
 
 NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
 # A car horn: two notes a third apart, sounded twice.
@@ -39,15 +38,15 @@ class Question:
         own: The sound file for OWN_SOUND.
     """
 
-    picture: Path
-    sound: Path | None = None
+    picture: MediaInfo
+    sound: MediaInfo | None = None
     at: float | None = None
     model: str = DEFAULT_MODEL
     compare: str = NOTHING
-    own: Path | None = None
+    own: MediaInfo | None = None
 
     @property
-    def heard(self) -> Path:
+    def heard(self) -> MediaInfo:
         """The file whose sound is located."""
         return self.sound or self.picture
 
@@ -170,4 +169,4 @@ def _other_sound(question: Question) -> tuple[str, Waveform]:
         return question.compare, make()
     if question.own is None:
         raise SoundspotError("add your own sound to compare with")
-    return question.own.name, media.read_sound(question.own)
+    return question.own.path.name, media.read_sound(question.own)

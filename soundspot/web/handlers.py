@@ -17,6 +17,7 @@ import gradio as gr
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures
 from soundspot.media import clips as media
+from soundspot.media.clips import MediaInfo
 from soundspot.web.comparing import NOTHING, Question, ServedModels, answer_question
 from soundspot.web.limits import Limits, check_upload
 from soundspot.web.markup import difference_html, error_html, hint_html, plain_error, result_html
@@ -148,7 +149,7 @@ class Handlers:
             if question is None:
                 return _html(hint_html(_missing(Inputs(*values)))), gr.Video(visible=False)
             localizer = self.models.get(question.model)
-            out = self.sessions.result_path(session, f"{question.picture.stem}-soundspot.mp4")
+            out = self.sessions.result_path(session, f"{question.picture.path.stem}-soundspot.mp4")
 
             def on_progress(share: float) -> None:
                 self.sessions.touch(session)
@@ -208,28 +209,29 @@ class Handlers:
             video, sound = self._claim(session, inputs.video), None
             if video is None:
                 return None
-            info = media.probe(video)
-            if info.kind != "video":
-                raise SoundspotError(f"{video.name} is not a video: use the other tab")
-            if not info.has_sound:
-                raise SoundspotError(f"{video.name} is a video without sound")
+            if video.kind != "video":
+                raise SoundspotError(f"{video.path.name} is not a video: use the other tab")
+            if not video.has_sound:
+                raise SoundspotError(f"{video.path.name} is a video without sound")
         else:
             video, sound = self._claim(session, inputs.picture), self._claim(session, inputs.sound)
             if video is None or sound is None:
                 return None
         return Question(video, sound, _seconds(inputs.at), inputs.model, inputs.compare, own)
 
-    def _claim(self, session: Session, upload: Upload) -> Path | None:
+    def _claim(self, session: Session, upload: Upload) -> MediaInfo | None:
+        """What an upload holds; it is probed when it is first used."""
         if upload is None:
             return None
         path = self.sessions.claim(session, Path(str(upload.get("path"))))
-        check_upload(path, self.limits)
-        return path
+        if path not in session.infos:
+            session.infos[path] = check_upload(path, self.limits)
+        return session.infos[path]
 
     def _seconds(self, question: Question) -> float:
-        seconds = media.probe(question.heard).duration
+        seconds = question.heard.duration
         if seconds is None:
-            raise SoundspotError(f"{question.heard.name} is not a sound file")
+            raise SoundspotError(f"{question.heard.path.name} is not a sound file")
         return seconds
 
     def _draw(self, session: Session, overlays: Overlays, strength: float | int) -> list[Any]:

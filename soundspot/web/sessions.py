@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media.clips import MediaInfo
 from soundspot.web.limits import MB, Limits
 
 
@@ -28,6 +29,7 @@ class Session:
         folder: Holds the results.
         last_seen: Time of the last sign of life.
         uploads: The visitor's files, the most recently used last.
+        infos: What those that were probed hold.
         results: Files made for the visitor, the newest last.
         stop: Set when the current work is no longer wanted.
     """
@@ -35,6 +37,7 @@ class Session:
     folder: Path
     last_seen: float
     uploads: list[Path] = field(default_factory=list)
+    infos: dict[Path, MediaInfo] = field(default_factory=dict)
     results: list[Path] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -111,6 +114,7 @@ class SessionStore:
                 )
             session.uploads.append(path)
             for old in _drop_oldest(session.uploads, self.limits.kept):
+                session.infos.pop(old, None)
                 shutil.rmtree(old.parent, ignore_errors=True)
             return path
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.video import MAPS_PER_SECOND, VideoMoment, render_video
-from soundspot.media import clips as media
 from soundspot.web.comparing import Question
 from soundspot.web.limits import Limits
 
@@ -35,11 +34,12 @@ def render_within_limits(
         stop: Set it to stop the work.
         on_progress: Called with the share that is done, 0..1.
     """
-    info = media.probe(question.picture)
+    info = question.picture
     if info.kind != "video":
         raise SoundspotError("a moving heat map needs a video; a picture has a single map")
-    if not media.probe(question.heard).has_sound:
-        raise SoundspotError(f"{question.heard.name} has no sound to locate: choose another video")
+    if not question.heard.has_sound:
+        name = question.heard.path.name
+        raise SoundspotError(f"{name} has no sound to locate: choose another video")
     total = max(1, math.ceil((info.duration or 0) * MAPS_PER_SECOND))
 
     def note(moment: VideoMoment) -> None:
@@ -47,8 +47,7 @@ def render_within_limits(
             raise Stopped("Stopped: no video was made.")
         if moment.at > limits.seconds:
             raise SoundspotError(
-                f"{question.picture.name} is longer than the {limits.seconds:g} s that this page "
-                "accepts"
+                f"{info.path.name} is longer than the {limits.seconds:g} s that this page accepts"
             )
         on_progress(min(1.0, (round(moment.at * MAPS_PER_SECOND) + 1) / total))
 

@@ -1,12 +1,10 @@
 """The waveform above the slider: the sound's lowest and highest samples, drawn as SVG."""
 
-from pathlib import Path
-
 import numpy as np
 from jaxtyping import Float32
 
 from soundspot.media import clips as media
-from soundspot.media.clips import SAMPLE_RATE, SOUND_SECONDS
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SECONDS, Media
 
 COLUMNS = 240
 HEIGHT = 64
@@ -26,13 +24,13 @@ FOLLOW_SLIDER = """
 Columns = Float32[np.ndarray, "columns 2"]
 
 
-def read_columns(path: Path, seconds: float) -> Columns:
+def read_columns(sound: Media, seconds: float) -> Columns:
     """The lowest and highest sample in every column of a sound, in constant memory."""
     step = seconds / COLUMNS
     middles = [(k + 0.5) * step for k in range(COLUMNS)]
     columns = np.zeros((COLUMNS, 2), np.float32)
     length = max(step, 1 / SAMPLE_RATE)
-    for k, part in enumerate(media.iter_sound(path, middles, length)):
+    for k, part in enumerate(media.iter_sound(sound, middles, length)):
         if part is not None:
             columns[k] = part.min(), part.max()
     return columns

@@ -100,7 +100,7 @@ def width(page) -> int:
 def test_a_clip_gets_its_map_where_the_model_puts_it(page, clip: Path):
     give(page, clip)
     page.wait_for_selector("#first-map img")
-    answer = answer_question(ServedModels((DEFAULT_MODEL,)), Question(clip, at=1.0))
+    answer = answer_question(ServedModels((DEFAULT_MODEL,)), Question(media.probe(clip), at=1.0))
     overlays = make_overlays(answer)
     frame, shown = pixels(page, "frame"), pixels(page, "first-map")
     assert np.abs(frame - overlays.frame).mean() < 3  # JPEG
@@ -139,7 +139,7 @@ def test_two_sounds_side_by_side(page, clip: Path):
     page.get_by_label("Compare with").click()
     page.get_by_role("option", name="a siren").click()
     page.wait_for_selector("#second-map img")
-    question = Question(clip, at=1.0, compare="a siren")
+    question = Question(media.probe(clip), at=1.0, compare="a siren")
     answer = answer_question(ServedModels((DEFAULT_MODEL,)), question)
     assert answer.difference in page.inner_text("body")
     assert "Siren" in page.inner_text("body")

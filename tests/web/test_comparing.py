@@ -11,6 +11,7 @@ from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import DEFAULT_MODEL
 from soundspot.inference.video import VideoMoment
+from soundspot.media.clips import MediaInfo, probe
 from soundspot.web import video_rendering
 from soundspot.web.comparing import (
     Answer,
@@ -77,13 +78,14 @@ def test_only_models_that_are_served_are_loaded():
     assert models.comparisons() == ["nothing", "a siren", "a car horn", "a sound of my own"]
     assert ServedModels(("a", "b")).comparisons()[-2:] == ["the model a", "the model b"]
     with pytest.raises(SoundspotError, match="cannot compare with 'a sirene': did you mean"):
-        answer_question(models, Question(Path("x.mp4"), compare="a sirene"))
+        info = MediaInfo(Path("x.mp4"), "video", 2.0, (64, 48), has_sound=True)
+        answer_question(models, Question(info, compare="a sirene"))
     assert all(not name.startswith("untrained") for name in trained_models())
 
 
 def test_a_video_stops_when_nobody_wants_it(tmp_path: Path, monkeypatch):
     """And at the limit, should the file be longer than it said."""
-    question = Question(write_clip(tmp_path / "a.mp4"))
+    question = Question(probe(write_clip(tmp_path / "a.mp4")))
     shares = []
 
     def walk(localizer, path, out, *, audio, note):
