@@ -1,23 +1,33 @@
-"""Pairs a second of a training step: on-line, cached, with and without PCM, in one run.
+"""The cost of a training step: PCM plain and fast, on-line and cached, in one run.
 
     python benchmarks/train_throughput.py [-o results/train_throughput.json]
 
-The on-line eager step encodes two views and the sound of every pair in PyTorch's default memory
-layout, as the released code does; everything else is the same step. Absolute times depend on the
-machine; the ratios and the fraction of the sgemm peak measured in the same run are what counts.
-Random encoder weights: they cost what trained ones cost.
+- PCM: forward and backward with PyTorch's own convolutions, as it was before
+  soundspot.model.fast_convolutions, against today's; and the peak memory of each.
+- Steps: the on-line step encodes two views and the sound of every pair in PyTorch's default memory
+  layout, as the released code does; the cached one reads the features. With the PCM, on-line is
+  measured with both forms of it.
+
+All times are CPU times of one thread, the two sides of a ratio in turns, and the middle one of
+several: other work on the machine then matters little. Absolute times depend on the machine; the
+ratios and the fraction of the sgemm peak measured in the same run are what counts. Random encoder
+weights: they cost what trained ones cost.
 """
 
 import argparse
 import json
 import platform
+import resource
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
@@ -25,29 +35,91 @@ from soundspot.encoders.table import build_encoder
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
+from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
+from soundspot.model.pcm import PCM
 from soundspot.training.data import TrainingData, batches
 from soundspot.training.optimiser import make_optimiser
 from soundspot.training.recipe import TrainConfig
 
-# Multiply-adds: VGG16's thirteen convolutions at 224, and the PCM's five passes on a 14 x 14 grid
-# (three 3x3 convolutions at full size, two at a half or a quarter, and the small rest).
+C_V, C_A, GRID = 512, 1024, 14
+# Multiply-adds: VGG16's thirteen convolutions at 224, and the plain PCM's five passes on a 14 x 14
+# grid (two 3x3 convolutions at full size, two at a half or a quarter; the rest is small).
 VGG16_MACS = 15.3e9
 PCM_MACS = 5 * (2 * 14 * 14 + 7 * 7 + 3 * 3) * 512 * 512 * 9
+
+
+class PlainPCM(PCM):
+    """The PCM with PyTorch's own convolutions: what the fast one is measured against."""
+
+    def _maps(self):
+        with plain_operations():
+            return super()._maps()
+
+
+def cpu_time(work):
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def sgemm_peak(size=2048, repeats=5):
     """GFLOP/s of a large matrix product, best of a few."""
     a, b = torch.randn(size, size), torch.randn(size, size)
-    best = min(timed(lambda: a @ b) for _ in range(repeats))
-    return 2 * size**3 / best / 1e9
+    return 2 * size**3 / min(cpu_time(lambda: a @ b) for _ in range(repeats)) / 1e9
 
 
-def timed(work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def make_pcm_step(kind, batch):
+    """Forward and backward of a PCM as it is trained; returns the CPU seconds of each."""
+    torch.manual_seed(0)
+    module = kind(C_V, C_A).to(memory_format=torch.channels_last)
+    f_v = torch.rand(batch, C_V, GRID, GRID).to(memory_format=torch.channels_last)
+    f_a = F.normalize(torch.rand(batch, C_A), dim=1)
+    weights = torch.randn(batch, C_V, GRID, GRID).to(memory_format=torch.channels_last)
+
+    def step():
+        module.zero_grad(set_to_none=True)
+        start = time.process_time()
+        loss = (module(f_v, f_a).f_v * weights).mean()
+        middle = time.process_time()
+        loss.backward()
+        return middle - start, time.process_time() - middle
+
+    return step
+
+
+def compare_pcm(batch, repeats):
+    """Milliseconds an item and their ratios, plain and fast in turns."""
+    steps = {"plain": make_pcm_step(PlainPCM, batch), "fast": make_pcm_step(PCM, batch)}
+    for step in steps.values():
+        step()
+    times = {name: [] for name in steps}
+    for _ in range(repeats):
+        for name, step in steps.items():
+            times[name].append(step())
+    ms = {name: 1e3 * median(map(sum, runs)) / batch for name, runs in times.items()}
+    turns = list(zip(times["plain"], times["fast"], strict=True))
+    return {
+        "batch": batch,
+        "plain_ms_an_item": round(ms["plain"], 1),
+        "fast_ms_an_item": round(ms["fast"], 1),
+        "speedup_forward": round(median(plain[0] / fast[0] for plain, fast in turns), 2),
+        "speedup_backward": round(median(plain[1] / fast[1] for plain, fast in turns), 2),
+        "speedup": round(median(sum(plain) / sum(fast) for plain, fast in turns), 2),
+    }
+
+
+def peak_memory(name, batch):
+    """Megabytes that two PCM steps need at most, in a process of their own."""
+    command = [sys.executable, __file__, "--memory-of", name, "--batch", str(batch)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def print_peak_memory(name, batch):
+    step = make_pcm_step(PlainPCM if name == "plain" else PCM, batch)
+    step(), step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def tiny_set(folder, count):
@@ -65,8 +137,10 @@ def tiny_set(folder, count):
     return writer.finish(rows, (), ()).pairset
 
 
-def make_step(config, channels_last):
+def make_step(config, channels_last, plain=False):
     model = SSPL(config)
+    if plain:
+        model.branch.pcm = PlainPCM(config.c_v, config.c_a, config.cycles)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     optimiser = make_optimiser(model, TrainConfig())
@@ -79,10 +153,10 @@ def make_step(config, channels_last):
     return step
 
 
-def online(config, pairs):
+def online(config, pairs, plain=False):
     """Seconds a pair when everything is encoded in the step, in the default layout."""
     visual, audio = build_encoder("vgg16", None), build_encoder("yamnet", None)
-    step = make_step(config, channels_last=False)
+    step = make_step(config, channels_last=False, plain=plain)
     views = [torch.randn(pairs, 3, 224, 224) for _ in range(2)]
     waves = torch.rand(pairs, 48_000) * 2 - 1
 
@@ -93,66 +167,85 @@ def online(config, pairs):
         step(Batch(f_v1, f_v2, f_a, torch.full((pairs,), -1)))
 
     whole()
-    return sum(timed(whole) for _ in range(3)) / 3 / pairs
+    return median(cpu_time(whole) for _ in range(3)) / pairs
 
 
 def cached(config, data, batch):
     """Seconds a pair from the cache, reading included, and the share spent waiting for data."""
     step = make_step(config, channels_last=True)
-    waited, steps = 0.0, 0
-    for epoch in range(2):
-        stream = iter(batches(data, epoch, batch))
+    for epoch in range(2):  # the first one warms up
+        used, waited = [], 0.0
         start = mark = time.perf_counter()
-        waited = steps = 0
-        for current in stream:
+        began = time.process_time()
+        for current in batches(data, epoch, batch):
             waited += time.perf_counter() - mark
             step(current)
-            steps += 1
-            mark = time.perf_counter()
+            used.append(time.process_time() - began)
+            mark, began = time.perf_counter(), time.process_time()
         total = time.perf_counter() - start
-    return total / steps / batch, waited / total
+    return median(used) / batch, waited / total
+
+
+def compare_steps(many, few, peak):
+    """On-line against cached, with and without PCM."""
+    plain, pcm = SSPLConfig(c_a=C_A), SSPLConfig(c_a=C_A, pcm=True)
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        pairs: PairSet = tiny_set(Path(folder) / "pairs", 2 * many)
+        spec = FeatureSpec(pretrained=False, views=2)
+        encode(pairs, cache_folder(pairs, spec), spec)
+        cache = FeatureCache.open(cache_folder(pairs, spec), pairs, spec)
+        data = TrainingData(pairs, "train", cache, None, 0)
+        for name, config in (("without PCM", plain), ("with PCM", pcm)):
+            batch = many // 4 if config.pcm else many
+            fast, waiting = cached(config, data, batch)
+            slow = online(config, few)
+            row = {
+                "cached_batch": batch,
+                "online_ms_a_pair": round(1e3 * slow, 2),
+                "cached_ms_a_pair": round(1e3 * fast, 2),
+                "speedup": round(slow / fast, 1),
+                "waiting_for_data": round(waiting, 4),
+            }
+            macs = 2 * VGG16_MACS
+            if config.pcm:
+                slow = online(config, few, plain=True)
+                macs += 6 * PCM_MACS
+                row["online_plain_pcm_ms_a_pair"] = round(1e3 * slow, 2)
+                row["speedup_over_plain_pcm"] = round(slow / fast, 1)
+            row["online_share_of_sgemm"] = round(2 * macs / slow / 1e9 / peak, 3)
+            rows[name] = row
+            print(name, row, flush=True)
+    return rows
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="smaller batches")
+    parser.add_argument("--pcm-only", action="store_true", help="leave out on-line against cached")
+    parser.add_argument("--memory-of", choices=("plain", "fast"), help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.memory_of:
+        print_peak_memory(arguments.memory_of, arguments.batch)
+        return
     few, many = (4, 32) if arguments.quick else (16, 128)
-    plain, pcm = SSPLConfig(c_a=1024), SSPLConfig(c_a=1024, pcm=True)
-    with tempfile.TemporaryDirectory() as folder:
-        pairs: PairSet = tiny_set(Path(folder) / "pairs", 4 * many)
-        spec = FeatureSpec(pretrained=False, views=2)
-        encode(pairs, cache_folder(pairs, spec), spec)
-        cache = FeatureCache.open(cache_folder(pairs, spec), pairs, spec)
-        data = TrainingData(pairs, "train", cache, None, 0)
-        peak = sgemm_peak()
-        rows = {}
-        for name, config in (("without PCM", plain), ("with PCM", pcm)):
-            slow = online(config, few)
-            batch = many if config is plain else many // 4
-            fast, waiting = cached(config, data, batch)
-            macs = 2 * VGG16_MACS + (6 * PCM_MACS if config.pcm else 0)
-            cached_macs = 6 * PCM_MACS if config.pcm else None
-            rows[name] = {
-                "cached_batch": batch,
-                "online_ms_a_pair": round(1e3 * slow, 2),
-                "cached_ms_a_pair": round(1e3 * fast, 2),
-                "speedup": round(slow / fast, 1),
-                "waiting_for_data": round(waiting, 4),
-                "online_share_of_sgemm": round(2 * macs / slow / 1e9 / peak, 3),
-                "cached_share_of_sgemm": cached_macs
-                and round(2 * cached_macs / fast / 1e9 / peak, 3),
-            }
-            print(name, rows[name], flush=True)
+    peak = sgemm_peak()
     result = {
         "command": " ".join(["python", *sys.argv]),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "machine": f"{platform.machine()}, CPU time of 1 thread",
         "torch": torch.__version__,
         "sgemm_gflops": round(peak),
-        "online_batch": few,
-        "steps": rows,
+        "pcm": compare_pcm(many // 4, 3 if arguments.quick else 7),
     }
+    print("PCM", result["pcm"], flush=True)
+    memory = {f"{name}_mb": peak_memory(name, many) for name in ("plain", "fast")}
+    result["pcm_peak_memory"] = {"batch": many, **memory}
+    if not arguments.pcm_only:
+        result["online_batch"] = few
+        result["steps"] = compare_steps(many, few, peak)
     print(json.dumps(result, indent=1))
     if arguments.out:
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -152,12 +152,12 @@ class _PooledWinograd(torch.autograd.Function):
         grad = grad.contiguous()
         for_x, for_weights = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if for_x else None
-        grad_weights = torch.zeros_like(weights) if for_weights else None
+        grad_weights = torch.empty_like(weights) if for_weights else None
         for part in _chunks(len(x), grad[0, ..., 0].numel()):
             flat = (t[part].flatten(0, 2) for t in (grad, lower, right))
             products = _grad_of_products(*flat).flatten(0, 1)
             if grad_weights is not None:
-                grad_weights.baddbmm_(products.mT, _tiles(x[part]))
+                grad_weights.baddbmm_(products.mT, _tiles(x[part]), beta=min(part.start, 1))
             if grad_x is not None:
                 _untile(torch.bmm(products, weights), grad_x[part])
         return grad_x, grad_weights
@@ -277,7 +277,7 @@ class _SpreadTaps(torch.autograd.Function):
             high = out[part]
             for tap in range(3):
                 matrix = rows[tap].expand(len(high), -1, -1)
-                torch.baddbmm(high, matrix, wide[tap], beta=tap and 1, out=high)
+                torch.baddbmm(high, matrix, wide[tap], beta=min(tap, 1), out=high)
         ctx.save_for_backward(x, kernel, rows, columns)
         return out.view(b, h, w, o)
 
@@ -289,8 +289,8 @@ class _SpreadTaps(torch.autograd.Function):
         _, h, w, o = grad.shape
         grad = grad.reshape(-1, h, w * o)
         for_x, for_kernel = ctx.needs_input_grad[:2]
-        grad_x = torch.zeros_like(x) if for_x else None
-        grad_kernel = torch.zeros_like(kernel) if for_kernel else None
+        grad_x = torch.empty_like(x) if for_x else None
+        grad_kernel = torch.empty_like(kernel) if for_kernel else None
         for part in _chunks(len(x), y * z):
             high, cells = grad[part], x[part].view(-1, i)
             wide = x.new_empty(3, len(high), y, w * o)
@@ -300,9 +300,11 @@ class _SpreadTaps(torch.autograd.Function):
             tapped = torch.bmm(columns.mT.expand(len(wide), -1, -1), wide).view(3, -1, 3 * o)
             for tap in range(3):
                 if grad_x is not None:
-                    grad_x[part].view(-1, i).addmm_(tapped[tap], kernel[:, tap].flatten(1).mT)
+                    matrix = kernel[:, tap].flatten(1).mT
+                    grad_x[part].view(-1, i).addmm_(tapped[tap], matrix, beta=min(tap, 1))
                 if grad_kernel is not None:
-                    grad_kernel[:, tap].view(i, 3 * o).addmm_(cells.mT, tapped[tap])
+                    matrix = grad_kernel[:, tap].view(i, 3 * o)
+                    matrix.addmm_(cells.mT, tapped[tap], beta=min(part.start, 1))
         return grad_x, grad_kernel, None, None
 
 

@@ -1,8 +1,11 @@
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 
 import reference
+from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.pcm import PCM
 
 C_V, C_A, BATCH = 5, 3, 2
@@ -57,6 +60,31 @@ def check_against_the_reference(module, f_v, f_a):
     for ours, naive in zip(steps, expected, strict=True):
         np.testing.assert_allclose(ours.f_v.detach().numpy(), naive, rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(module(f_v, f_a).f_v, steps[-1].f_v)
+
+
+@pytest.mark.parametrize("grid", [(14, 14), (7, 9)])
+@pytest.mark.parametrize("variant", ["released", "paper"])
+def test_a_checkpoint_of_the_plain_form_gives_the_same_maps(grid, variant):
+    """In single precision and eval mode, as a checkpoint is used."""
+    module = make(variant=variant).float().eval()
+    f_v, f_a = (tensor.float() for tensor in inputs(*grid))
+    with plain_operations():
+        plain = module.trace(f_v, f_a)
+    for fast, expected in zip(module.trace(f_v, f_a), plain, strict=True):
+        for ours, theirs in zip(fast, expected, strict=True):
+            assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
+
+
+def test_gradients_are_those_of_the_plain_form():
+    module, (f_v, f_a) = make(), inputs(14, 14)
+    gradients = []
+    for form in (nullcontext(), plain_operations()):
+        module.zero_grad()
+        with form:
+            module(f_v, f_a).f_v.square().sum().backward()
+        gradients.append({name: p.grad for name, p in module.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], msg=name)
 
 
 def test_fewer_cycles_stop_early_and_more_reuse_the_last_norms():
