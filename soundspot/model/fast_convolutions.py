@@ -28,8 +28,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Tiles that go through the tensors of a Winograd step at once: they stay in the caches then.
+# Tiles or cells that are multiplied at once, and pictures that are cut into tiles at once: as many
+# as a matrix product needs to be efficient, and as few as fit into the caches.
 CHUNK = 784
+PICTURES = 2
 
 # Lavin and Gray's G for F(2, 3); their B and A are written out in _tiles and _outputs.
 G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
@@ -170,35 +172,43 @@ def _chunks(b: int, tiles: int) -> list[slice]:
 
 def _tiles(x: Tensor) -> Tensor:
     """B^T d B of every tile d of 4 x 4 cells, zeros around the picture: (16, n, i)."""
-    h, w = x.shape[1:3]
-    padded = F.pad(x, (0, 0, 1, 1 - w % 2, 1, 1 - h % 2))
-    return _combine(_combine(padded, 1), 3).flatten(0, 1).flatten(1, 3)
+    b, h, w, c = x.shape
+    tiles = x.new_empty(4, 4, b, h // 2, w // 2, c)
+    for pictures, part in zip(
+        torch.split(x, PICTURES), torch.split(tiles, PICTURES, 2), strict=True
+    ):
+        padded = F.pad(pictures, (0, 0, 1, 1 - w % 2, 1, 1 - h % 2))
+        rows = x.new_empty(4, len(pictures), h // 2, padded.shape[2], c)
+        _combine(padded, 1, rows)
+        _combine(rows, 3, part)
+    return tiles.view(16, -1, c)
 
 
-def _combine(x: Tensor, dim: int) -> Tensor:
+def _combine(x: Tensor, dim: int, out: Tensor) -> None:
     """B^T along one axis of 2n + 2 cells: four combinations of the four cells of each of n tiles.
 
     The new axis of four comes first.
     """
-    n = x.shape[dim] // 2 - 1
+    n = out.shape[dim + 1]
     even, odd = torch.unflatten(x, dim, (n + 1, 2)).unbind(dim + 1)
     first, third = even.narrow(dim, 0, n), even.narrow(dim, 1, n)
     second, fourth = odd.narrow(dim, 0, n), odd.narrow(dim, 1, n)
-    out = x.new_empty(4, *first.shape)
     torch.sub(first, third, out=out[0])
     torch.add(second, third, out=out[1])
     torch.sub(third, second, out=out[2])
     torch.sub(second, fourth, out=out[3])
-    return out
 
 
 def _untile(tiles: Tensor, out: Tensor) -> None:
     """The transpose of `_tiles`: (16, n, i) into the gradient of the picture."""
     b, h, w, c = out.shape
     tiles = tiles.view(4, 4, b, h // 2, w // 2, c)
-    rows = out.new_empty(4, b, h // 2, w, c)
-    _separate(tiles, 3, rows)
-    _separate(rows, 1, out)
+    for pictures, part in zip(
+        torch.split(out, PICTURES), torch.split(tiles, PICTURES, 2), strict=True
+    ):
+        rows = out.new_empty(4, len(pictures), h // 2, w, c)
+        _separate(part, 3, rows)
+        _separate(rows, 1, pictures)
 
 
 def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
