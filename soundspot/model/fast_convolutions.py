@@ -1,20 +1,22 @@
-"""The PCM's 3 x 3 convolutions between two grids, with fewer multiplications and the same result.
+"""The PCM's convolutions with fewer multiplications and the same result.
 
-Two maps are linear in space and in channels, so the work can be split into small fixed matrices
-over the cells and one large matrix product over the channels:
+A convolution is linear in space and in channels, so it can be split into small fixed matrices over
+the cells and one large matrix product over the channels:
 
-- `pooled_conv3x3`, down to half the grid: max_pool2d(conv2d(x, weight, padding=1), 2). Winograd's
-  F(2 x 2, 3 x 3) takes 16 products for every 2 x 2 cells instead of 36, and those four cells are
-  just what the pooling reduces to one (S. Winograd, 1980; A. Lavin and S. Gray, 2016).
+- `pooled_conv3x3`, down to half the grid: a convolution, then max pooling. Winograd's
+  F(2 x 2, 3 x 3) takes 16 products for every 2 x 2 outputs instead of 36, and these four outputs
+  are exactly one window of the pooling (A. Lavin and S. Gray, "Fast algorithms for convolutional
+  neural networks", 2016, whose A, B and G are named below).
 - `upward_conv3x3`, up to the grid above: bilinear up-sampling, then a transposed convolution. The
-  nine taps are multiplied at the few cells below, and then up-sampled and shifted into place.
+  nine taps are multiplied at the few cells below, then up-sampled and shifted into place.
+- `conv1x1` and `broadcast_conv1x1`: a matrix product of the cells, or of one cell for all.
 
-Both take the weight first and return the map: what depends on the weight alone is computed once
-for all applications. Only a CPU gains; elsewhere, and under torch.compile, the maps are the plain
+Each takes the weight and returns the map: what depends on the weight alone is computed once for
+all applications. Only CPUs gain; elsewhere, and under torch.compile, the maps are PyTorch's own
 operations.
 
-Axes: b batch, i input channels, o output channels, h w cells, y x the coarser grid of the two,
-j the kernel's columns and then its rows, n tiles or cells of a chunk of the batch.
+Axes: b batch, i input channels, o output channels, h w cells, y z the coarser grid of the two,
+n tiles or cells of a part of the batch.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +30,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Tiles that go through the tensors of a Winograd step at once: they stay in the caches then.
+# Tiles or cells that are multiplied at once, and pictures that are cut into tiles at once: as many
+# as a matrix product needs to be efficient, and as few as fit into the caches.
 CHUNK = 784
+PICTURES = 2
 
-# Lavin and Gray's G for F(2, 3); their B and A are written out in _tiles and _outputs.
+# B and A hold only 1, 0 and -1: they are written out as sums in _combine and _outputs.
 G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
-
 
 _plain = ContextVar("plain", default=False)
 
@@ -49,7 +52,7 @@ def plain_operations() -> Iterator[None]:
 
 
 def _is_worthwhile(weight: Tensor) -> bool:
-    """Whether the fast form is the faster one: on a CPU, run as it is written."""
+    """Whether the fast form is the faster one: on a CPU, and not compiled."""
     on_cpu = weight.device.type == "cpu"
     return on_cpu and not torch.compiler.is_compiling() and not _plain.get()
 
@@ -59,12 +62,11 @@ def pooled_conv3x3(weight: Tensor) -> Callable[[Tensor], Tensor]:
     if not _is_worthwhile(weight):
         return lambda x: F.max_pool2d(F.conv2d(x, weight, padding=1), 2)
     g = weight.new_tensor(G)
-    kron = torch.kron(g, g)
-    taps = weight.permute(3, 2, 0, 1).reshape(9, -1)
-    products = (kron @ taps).view(16, *weight.shape[:2])
+    taps = weight.permute(3, 2, 0, 1).reshape(9, -1)  # columns before rows, as in _tiles
+    transformed = (torch.kron(g, g) @ taps).view(16, *weight.shape[:2])
 
     def apply(x: Tensor) -> Tensor:
-        out: Tensor = _PooledWinograd.apply(_channels_last(x), products)  # type: ignore[no-untyped-call]
+        out: Tensor = _PooledWinograd.apply(_channels_last(x), transformed)  # type: ignore[no-untyped-call]
         return _channels_first(out)
 
     return apply
@@ -126,9 +128,9 @@ def _channels_first(x: Tensor) -> Tensor:
 
 
 class _PooledWinograd(torch.autograd.Function):
-    """max_pool2d of a convolution: x (b, h, w, i) and transformed weights (16, o, i).
+    """max_pool2d of a convolution: x (b, h, w, i) and G w G^T of the weights, (16, o, i).
 
-    Backwards the tiles are made again: they are four times as large as x.
+    The backward pass makes the tiles again: they are four times as large as x.
     """
 
     @staticmethod
@@ -169,36 +171,44 @@ def _chunks(b: int, tiles: int) -> list[slice]:
 
 
 def _tiles(x: Tensor) -> Tensor:
-    """B^T d B of every tile d of 4 x 4 cells, zeros around the picture: (16, n, i)."""
-    h, w = x.shape[1:3]
-    padded = F.pad(x, (0, 0, 1, 1 - w % 2, 1, 1 - h % 2))
-    return _combine(_combine(padded, 1), 3).flatten(0, 1).flatten(1, 3)
+    """B^T d B of every tile d of 4 x 4 cells, with zeros around the picture: (16, n, i)."""
+    b, h, w, c = x.shape
+    tiles = x.new_empty(4, 4, b, h // 2, w // 2, c)
+    for pictures, part in zip(
+        torch.split(x, PICTURES), torch.split(tiles, PICTURES, 2), strict=True
+    ):
+        padded = F.pad(pictures, (0, 0, 1, 1 - w % 2, 1, 1 - h % 2))
+        rows = x.new_empty(4, len(pictures), h // 2, padded.shape[2], c)
+        _combine(padded, 1, rows)
+        _combine(rows, 3, part)
+    return tiles.view(16, -1, c)
 
 
-def _combine(x: Tensor, dim: int) -> Tensor:
+def _combine(x: Tensor, dim: int, out: Tensor) -> None:
     """B^T along one axis of 2n + 2 cells: four combinations of the four cells of each of n tiles.
 
     The new axis of four comes first.
     """
-    n = x.shape[dim] // 2 - 1
+    n = out.shape[dim + 1]
     even, odd = torch.unflatten(x, dim, (n + 1, 2)).unbind(dim + 1)
     first, third = even.narrow(dim, 0, n), even.narrow(dim, 1, n)
     second, fourth = odd.narrow(dim, 0, n), odd.narrow(dim, 1, n)
-    out = x.new_empty(4, *first.shape)
     torch.sub(first, third, out=out[0])
     torch.add(second, third, out=out[1])
     torch.sub(third, second, out=out[2])
     torch.sub(second, fourth, out=out[3])
-    return out
 
 
 def _untile(tiles: Tensor, out: Tensor) -> None:
     """The transpose of `_tiles`: (16, n, i) into the gradient of the picture."""
     b, h, w, c = out.shape
     tiles = tiles.view(4, 4, b, h // 2, w // 2, c)
-    rows = out.new_empty(4, b, h // 2, w, c)
-    _separate(tiles, 3, rows)
-    _separate(rows, 1, out)
+    for pictures, part in zip(
+        torch.split(out, PICTURES), torch.split(tiles, PICTURES, 2), strict=True
+    ):
+        rows = out.new_empty(4, len(pictures), h // 2, w, c)
+        _separate(part, 3, rows)
+        _separate(rows, 1, pictures)
 
 
 def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
@@ -258,8 +268,8 @@ def _grad_to_one(grad: Tensor, second: Tensor, out: Tensor) -> None:
 class _SpreadTaps(torch.autograd.Function):
     """Nine taps at every cell, spread over a larger grid.
 
-    x (b, y, x, i), the kernel (i, 3, 3, o), and two matrices from `_spread`: columns (w, x * 3)
-    and rows (3, h, y).
+    x (b, y, z, i), the kernel (i, 3, 3, o), and two matrices from `_spread`: rows (3, h, y) and
+    columns (w, z * 3).
     """
 
     @staticmethod

@@ -1,9 +1,16 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 import reference
 from soundspot.model import fast_convolutions
-from soundspot.model.fast_convolutions import plain_operations, pooled_conv3x3, upward_conv3x3
+from soundspot.model.fast_convolutions import (
+    broadcast_conv1x1,
+    conv1x1,
+    plain_operations,
+    pooled_conv3x3,
+    upward_conv3x3,
+)
 
 C_IN, C_OUT, BATCH = 5, 3, 2
 GRIDS = [(14, 14), (7, 7), (3, 3), (2, 5), (7, 11), (8, 13)]
@@ -55,6 +62,13 @@ def test_gradients_of_the_pooled_convolution(grid, layout, monkeypatch):
         torch.testing.assert_close(fast, plain)
 
 
+def test_of_equal_outputs_the_first_gets_the_gradient():
+    for fast, plain in both_ways(
+        pooled_conv3x3, draw(C_OUT, C_IN, 3, 3), torch.zeros(1, C_IN, 4, 4).double()
+    ):
+        torch.testing.assert_close(fast, plain)
+
+
 @pytest.mark.parametrize(("below", "above"), STEPS)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_gradients_of_the_upward_convolution(below, above, layout):
@@ -94,6 +108,14 @@ def test_a_map_made_without_gradients_can_be_made_again_for_training():
         upward_conv3x3(weight)(x, (14, 14))
     upward_conv3x3(weight)(x, (14, 14)).sum().backward()
     assert weight.grad is not None
+
+
+def test_maps_of_one_cell_equal_the_plain_convolutions():
+    weight, bias, x = draw(C_OUT, C_IN, 1, 1), draw(C_OUT), draw(BATCH, C_IN, 3, 4)
+    torch.testing.assert_close(conv1x1(weight, bias)(x), F.conv2d(x, weight, bias))
+    weight, x = draw(C_IN, C_OUT, 1, 1), draw(BATCH, C_IN)
+    expected = F.conv_transpose2d(x[..., None, None].expand(-1, -1, 3, 4), weight)
+    torch.testing.assert_close(broadcast_conv1x1(weight)(x, (3, 4)), expected)
 
 
 def test_other_devices_use_the_plain_operations():
