@@ -1,10 +1,12 @@
 """Read the published annotation files of each benchmark into items."""
 
 import csv
+import io
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -51,13 +53,9 @@ def vggss(folder: Path) -> list[BenchmarkItem]:
     return [_clip(row["file"], (_boxes(row["bbox"], path),), row["class"]) for row in rows]
 
 
-def vggss_subset(file: str) -> Callable[[Path], list[BenchmarkItem]]:
+def vggss_subset(file: str, folder: Path) -> list[BenchmarkItem]:
     """The clips of VGG-SS that a CSV file lists, in its order."""
-
-    def read(folder: Path) -> list[BenchmarkItem]:
-        return _select(vggss(folder), _first_column(folder / file), folder / file)
-
-    return read
+    return _select(vggss(folder), folder / file)
 
 
 def flickr250(folder: Path) -> list[BenchmarkItem]:
@@ -76,114 +74,96 @@ def flickr250(folder: Path) -> list[BenchmarkItem]:
 
 def flickr249(folder: Path) -> list[BenchmarkItem]:
     """The paper's own list of SoundNet-Flickr."""
-    path = folder / "flickr_test249_in5k.csv"
-    return _select(flickr250(folder), _first_column(path), path)
+    return _select(flickr250(folder), folder / "flickr_test249_in5k.csv")
 
 
 def with_silent(
-    positives: Callable[[Path], list[BenchmarkItem]], file: str
-) -> Callable[[Path], list[BenchmarkItem]]:
+    positives: Callable[[Path], list[BenchmarkItem]], file: str, folder: Path
+) -> list[BenchmarkItem]:
     """The positives, and for each a negative: a picture whose sound source is not visible."""
+    header, *rows = _table(folder / file) or [[]]
+    if header != ["video", "audio", "label"] or any(len(row) != 3 for row in rows):
+        raise SoundspotError(
+            f"{folder / file} must have the columns video, audio, label in every row"
+        )
+    labels = {label for _, _, label in rows} - {"non-sounding"}
+    if labels:
+        raise SoundspotError(f"{folder / file}: expected non-sounding pairs only, got {labels}")
+    return positives(folder) + [BenchmarkItem(f"{v}+{a}", v, a, boxes=()) for v, a, _ in rows]
 
-    def read(folder: Path) -> list[BenchmarkItem]:
-        rows = _table(folder / file, ("video", "audio", "label"))
-        labels = {label for _, _, label in rows} - {"non-sounding"}
-        if labels:
-            raise SoundspotError(f"{folder / file}: expected non-sounding pairs only, got {labels}")
-        return positives(folder) + [BenchmarkItem(f"{v}+{a}", v, a, boxes=()) for v, a, _ in rows]
 
-    return read
-
-
-def avsbench(file: str, depth: int) -> Callable[[Path], list[BenchmarkItem]]:
+def avsbench(file: str, depth: int, folder: Path) -> list[BenchmarkItem]:
     """AVSBench frames; the id is the last `depth` parts of the path, without the suffix."""
-
-    def read(folder: Path) -> list[BenchmarkItem]:
-        items = []
-        for row in _rows(folder / file, "image audio gt_box"):
-            image, audio = (
-                PurePosixPath(row[key]).with_suffix("").parts for key in ("image", "audio")
-            )
-            frame = "/".join(image[-depth:])
-            boxes = (_boxes([row["gt_box"]], folder / file, scale=224, offset=0.5),)
-            cls = image[-3] if depth == 3 else None
-            items.append(BenchmarkItem(frame, frame, "/".join(audio[1 - depth :]), boxes, cls))
-        return items
-
-    return read
+    items = []
+    for row in _rows(folder / file, "image audio gt_box"):
+        image, audio = (PurePosixPath(row[key]).with_suffix("").parts for key in ("image", "audio"))
+        frame = "/".join(image[-depth:])
+        boxes = (_boxes([row["gt_box"]], folder / file, scale=224, offset=0.5),)
+        cls = image[-3] if depth == 3 else None
+        items.append(BenchmarkItem(frame, frame, "/".join(audio[1 - depth :]), boxes, cls))
+    return items
 
 
-def escvoc(split: str) -> Callable[[Path], list[BenchmarkItem]]:
+def escvoc(split: str, folder: Path) -> list[BenchmarkItem]:
     """A split of ESC-VOC: photographs of PASCAL VOC with sounds of ESC-50."""
-
-    def read(folder: Path) -> list[BenchmarkItem]:
-        photographs = _photographs(folder)
-        return [
-            BenchmarkItem(
-                id=PurePosixPath(row["image"]).stem,
-                frame=row["image"],
-                audio=row["sound"],
-                boxes=(_photograph(photographs, row["image"], folder),),
-                cls=row["cls"],
-            )
-            for row in _rows(folder / "pairs.json", "split image sound cls")
-            if row["split"] == split
-        ]
-
-    return read
+    boxes_of = _photographs(folder)
+    return [
+        BenchmarkItem(
+            id=PurePosixPath(row["image"]).stem,
+            frame=row["image"],
+            audio=row["sound"],
+            boxes=(boxes_of(row["image"]),),
+            cls=row["cls"],
+        )
+        for row in _rows(folder / "pairs.json", "split image sound cls")
+        if row["split"] == split
+    ]
 
 
-def escvoc_duets(split: str) -> Callable[[Path], list[BenchmarkItem]]:
+def escvoc_duets(split: str, folder: Path) -> list[BenchmarkItem]:
     """Two photographs side by side, each squashed to half of the frame; one item per side."""
-
-    def read(folder: Path) -> list[BenchmarkItem]:
-        photographs = _photographs(folder)
-        columns = "split left right left_cls right_cls left_sound right_sound"
-        items = []
-        for number, row in enumerate(_rows(folder / "duets.json", columns)):
-            if row["split"] != split:
-                continue
-            group = f"duet-{split}-{number:04d}"
-            sides: tuple[tuple[Side, float], ...] = (("left", 0.0), ("right", 0.5))
-            for side, shift in sides:
-                boxes = tuple(
-                    (shift + x1 / 2, y1, shift + x2 / 2, y2)
-                    for x1, y1, x2, y2 in _photograph(photographs, row[side], folder)
-                )
-                audio, cls = row[f"{side}_sound"], row[f"{side}_cls"]
-                items.append(
-                    BenchmarkItem(f"{group}-{side}", group, audio, (boxes,), cls, group, side)
-                )
-        return items
-
-    return read
+    boxes_of = _photographs(folder)
+    columns = "split left right left_cls right_cls left_sound right_sound"
+    sides: tuple[tuple[Side, float], ...] = (("left", 0.0), ("right", 0.5))
+    items = []
+    for number, row in enumerate(_rows(folder / "duets.json", columns)):
+        if row["split"] != split:
+            continue
+        group = f"duet-{split}-{number:04d}"
+        for side, shift in sides:
+            boxes = tuple(
+                (shift + x1 / 2, y1, shift + x2 / 2, y2) for x1, y1, x2, y2 in boxes_of(row[side])
+            )
+            audio, cls = row[f"{side}_sound"], row[f"{side}_cls"]
+            items.append(BenchmarkItem(f"{group}-{side}", group, audio, (boxes,), cls, group, side))
+    return items
 
 
-def _photographs(folder: Path) -> dict[str, tuple[Box, ...]]:
+def _photographs(folder: Path) -> Callable[[str], tuple[Box, ...]]:
+    """Looks up the boxes of a photograph of ESC-VOC."""
     path = folder / "images.json"
-    return {row["file"]: _boxes(row["boxes"], path) for row in _rows(path, "file boxes")}
+    known = {row["file"]: _boxes(row["boxes"], path) for row in _rows(path, "file boxes")}
 
+    def boxes_of(file: str) -> tuple[Box, ...]:
+        if file not in known:
+            raise SoundspotError(f"{path} has no boxes for {file}")
+        return known[file]
 
-def _photograph(
-    photographs: Mapping[str, tuple[Box, ...]], file: str, folder: Path
-) -> tuple[Box, ...]:
-    if file not in photographs:
-        raise SoundspotError(f"{folder / 'images.json'} has no boxes for {file}")
-    return photographs[file]
+    return boxes_of
 
 
 def _clip(id: str, boxes: Boxes, cls: str | None = None) -> BenchmarkItem:
     return BenchmarkItem(id=id, frame=id, audio=id, boxes=boxes, cls=cls)
 
 
-def _select(
-    items: Sequence[BenchmarkItem], ids: Sequence[str], source: Path
-) -> list[BenchmarkItem]:
+def _select(items: list[BenchmarkItem], path: Path) -> list[BenchmarkItem]:
+    """The items whose ids are in the first column of a CSV file without a header."""
     known = {item.id: item for item in items}
+    ids = [row[0].strip() for row in _table(path)]
     unknown = [id for id in ids if id not in known]
     if unknown:
         raise SoundspotError(
-            f"{source}: {len(unknown)} of {len(ids):,} ids have no boxes, the first is {unknown[0]}"
+            f"{path}: {len(unknown)} of {len(ids):,} ids have no boxes, the first is {unknown[0]}"
         )
     return [known[id] for id in ids]
 
@@ -207,49 +187,50 @@ def _boxes(rows: Any, source: Path, scale: int = 1, offset: float = 0.0) -> tupl
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise _absent(path) from error
-    except (OSError, ValueError) as error:
+        return json.loads(_text(path))
+    except ValueError as error:
         raise SoundspotError(f"{path} is not readable JSON ({error})") from error
 
 
 def _rows(path: Path, columns: str) -> list[dict[str, Any]]:
+    """A list of objects with the given keys: lists if they hold boxes, otherwise strings."""
     rows = _json(path)
-    wanted = columns.split()
+    kinds = {key: list if "box" in key else str for key in columns.split()}
     if not isinstance(rows, list):
         raise SoundspotError(f"{path} must hold a list, but holds a {type(rows).__name__}")
     for number, row in enumerate(rows):
         values = row if isinstance(row, dict) else {}
-        kinds = {key: list if "box" in key else str for key in wanted}
-        wrong = [key for key, kind in kinds.items() if not isinstance(values.get(key), kind)]
-        if wrong:
-            raise SoundspotError(
-                f"{path}, row {number}: expected {', '.join(wanted)}, "
-                f"but {wrong[0]} is missing or not a {kinds[wrong[0]].__name__}"
-            )
+        for key, kind in kinds.items():
+            if not isinstance(values.get(key), kind):
+                raise SoundspotError(
+                    f"{path}, row {number}: expected {', '.join(kinds)}, "
+                    f"but {key} is missing or not a {kind.__name__}"
+                )
     return rows
 
 
-def _table(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
-    """Rows of a CSV file below its header; without columns the file has no header."""
+def _table(path: Path) -> list[list[str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except FileNotFoundError as error:
-        raise _absent(path) from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        return [row for row in csv.reader(io.StringIO(_text(path), newline="")) if row]
+    except (ValueError, csv.Error) as error:
         raise SoundspotError(f"{path} is not a readable CSV file ({error})") from error
-    if not columns:
-        return rows
-    if not rows or tuple(rows[0]) != columns or any(len(row) != len(columns) for row in rows):
-        raise SoundspotError(f"{path} must have the columns {', '.join(columns)} in every row")
-    return rows[1:]
 
 
-def _first_column(path: Path) -> list[str]:
-    return [row[0].strip() for row in _table(path, ())]
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise SoundspotError(
+            f"no {path.name} in {path.parent}: is this the annotations folder?"
+        ) from error
+    except OSError as error:
+        raise SoundspotError(f"cannot read {path}: {error}") from error
 
 
-def _absent(path: Path) -> SoundspotError:
-    return SoundspotError(f"no {path.name} in {path.parent}: is this the annotations folder?")
+flickr_extended = partial(with_silent, flickr250, "flickr_test_plus_silent.csv")
+vggss_extended = partial(with_silent, vggss, "vggss_test_plus_silent.csv")
+vggss4692 = partial(vggss_subset, "vggss_test_4692.csv")
+vggss_heard = partial(vggss_subset, "vggss_heard_test.csv")
+vggss_unheard = partial(vggss_subset, "vggss_unheard_test.csv")
+avs_s4 = partial(avsbench, "s4_box.json", 3)
+avs_ms3 = partial(avsbench, "ms3_box.json", 2)

@@ -6,6 +6,7 @@ Axes: n frames, h w pixels, b bits of a hash, a training frames, t test frames.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import load_benchmark
 
 WAVES = 16  # frequencies per side that the hash looks at
+BLOCK = 4096  # training frames compared at once
 NEAR = 32
 """The most bits, of 255, in which the hashes of two copies of one picture may differ.
 
@@ -45,8 +47,7 @@ class AuditReport:
     Attributes:
         train: Number of items in the training list, counting duplicates once.
         benchmark: Number of items in the benchmark.
-        leaked: Benchmark ids whose picture or sound is in the training list by id, in the
-            benchmark's order.
+        leaked: Benchmark ids whose picture or sound is in the training list by id.
         alike: Matches by appearance that are not already leaked by id.
         clean_train: The training list without either kind of leak: train on this.
         clean_benchmark: Benchmark ids that did not leak: evaluate on these if it is too late.
@@ -69,12 +70,8 @@ def find_leaks(
 ) -> AuditReport:
     """Audit a training list against a benchmark, from their files.
 
-    Args:
-        train_list: See `read_ids`.
-        benchmark: Its name.
-        annotations: Folder of its annotation files.
-        train_data: Pair set with the ids of the list.
-        data: Pair set with the ids of the benchmark; given both, frames are compared too.
+    Frames are compared too if both pair sets are given: `train_data`, with the ids of the list, and
+    `data`, with the ids of the benchmark.
     """
     items = load_benchmark(benchmark, annotations)
     train_ids = read_ids(train_list)
@@ -89,72 +86,52 @@ def find_leaks(
 def compare_ids(
     train_ids: Iterable[str], items: Sequence[BenchmarkItem], alike: Sequence[Match] = ()
 ) -> AuditReport:
-    """Find the benchmark's items in a training list.
-
-    Args:
-        train_ids: The training list, see `id_lists.read_ids`.
-        items: The benchmark, see `load_benchmark`.
-        alike: Matches by appearance, see `look_alikes`.
-    """
-    train = {id: _key(id) for id in train_ids}  # in the list's order, without duplicates
+    """Find the benchmark's items in a training list, given the matches by appearance."""
+    key = partial(MEDIA_SUFFIX.sub, "")  # some lists name clips with a suffix, some without
+    train = {id: key(id) for id in train_ids}  # in the list's order, without duplicates
     listed = set(train.values())
-    used = {_key(name) for item in items for name in (item.frame, item.audio)}
-    leaked = tuple(i.id for i in items if _key(i.frame) in listed or _key(i.audio) in listed)
+    used = {key(name) for item in items for name in (item.frame, item.audio)}
+    leaked = tuple(i.id for i in items if listed & {key(i.frame), key(i.audio)})
     known = set(leaked)
-    lookalikes = tuple(match for match in alike if match.test not in known)
     dropped = {match.train for match in alike}
-    spoiled = known | {match.test for match in lookalikes}
+    spoiled = known | {match.test for match in alike}
     return AuditReport(
         train=len(train),
         benchmark=len(items),
         leaked=leaked,
-        alike=lookalikes,
-        clean_train=tuple(id for id, key in train.items() if key not in used and id not in dropped),
+        alike=tuple(match for match in alike if match.test not in known),
+        clean_train=tuple(id for id, k in train.items() if k not in used and id not in dropped),
         clean_benchmark=tuple(item.id for item in items if item.id not in spoiled),
     )
 
 
 def describe_leaks(report: AuditReport, train_list: Path, benchmark: str) -> str:
     """The findings, one per line."""
-    lines = [
-        f"{benchmark}: {len(report.leaked):,} of {report.benchmark:,} items are in "
-        f"{train_list.name} ({report.train:,} items) by id"
-    ]
-    lines += [
-        f"looks alike: {match.train} and {match.test}, {match.distance} bits apart"
-        for match in report.alike
-    ]
-    lines.append(
-        f"clean: {len(report.clean_train):,} items to train on, or "
-        f"{len(report.clean_benchmark):,} to evaluate on"
+    return "\n".join(
+        [
+            f"{benchmark}: {len(report.leaked):,} of {report.benchmark:,} items are in "
+            f"{train_list.name} ({report.train:,} items) by id",
+            *(
+                f"looks alike: {m.train} and {m.test}, {m.distance} bits apart"
+                for m in report.alike
+            ),
+            f"clean: {len(report.clean_train):,} items to train on, or "
+            f"{len(report.clean_benchmark):,} to evaluate on",
+        ]
     )
-    return "\n".join(lines)
-
-
-def _key(name: str) -> str:
-    """The name without a media suffix: some lists name clips with one, some without."""
-    return MEDIA_SUFFIX.sub("", name)
 
 
 def look_alikes(train: PairSet, test: PairSet, items: Sequence[BenchmarkItem]) -> list[Match]:
-    """Training pairs that show the same picture as a benchmark item.
-
-    Args:
-        train: Only its `train` split is compared.
-        test: Items whose media are not in it are skipped.
-        items: The benchmark.
-    """
+    """Pairs of the `train` split that show the same picture as a benchmark item in `test`."""
     learned = train.select("train")
     wanted = {item.id for item in items}
     judged = [pair for pair in test.pairs if pair.id in wanted]
     if not judged:
         raise SoundspotError(f"{test.root} has none of the benchmark's {len(items):,} items")
-    return near_duplicates(
-        _hashes(train, learned, "hashing training frames"),
-        _hashes(test, judged, "hashing test frames"),
-        [pair.id for pair in learned],
-        [pair.id for pair in judged],
-    )
+    learned_hashes = _hashes(train, learned, "hashing training frames")
+    judged_hashes = _hashes(test, judged, "hashing test frames")
+    ids = [pair.id for pair in learned], [pair.id for pair in judged]
+    return near_duplicates(learned_hashes, judged_hashes, *ids)
 
 
 def _hashes(pairs: PairSet, rows: Sequence[Pair], label: str) -> Bool[np.ndarray, "n b"]:
@@ -190,9 +167,8 @@ def near_duplicates(
     bits = test.shape[1]
     signs = np.where(test, np.float32(1), np.float32(-1))
     matches = []
-    step = 4096
-    for start in range(0, len(train), step):
-        block = np.where(train[start : start + step], np.float32(1), np.float32(-1))
+    for start in range(0, len(train), BLOCK):
+        block = np.where(train[start : start + BLOCK], np.float32(1), np.float32(-1))
         # The product of two sign vectors is (equal - different), so this count is exact.
         distance = (bits - block @ signs.T) / 2
         for i, j in zip(*np.nonzero(distance <= near), strict=True):

@@ -7,6 +7,7 @@ ids. A list that is shorter or longer than published is refused: a benchmark is 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from soundspot.common.config import choose
@@ -23,20 +24,18 @@ class Benchmark:
     """What is known about a benchmark before its files are read.
 
     Attributes:
-        name: What commands and reports call it.
-        description: One line for a list of benchmarks.
-        unit: What it counts.
-        count: How many it must have.
-        needed: Votes that make a pixel certain (see `metrics.truth_maps`).
+        count: How many items it must have.
         read: Reads the items from the folder of the annotation files.
+        unit: What it counts.
+        needed: Votes that make a pixel certain (see `metrics.truth_maps`).
     """
 
     name: str
     description: str
-    unit: str
     count: int
-    needed: int
     read: Callable[[Path], list[BenchmarkItem]]
+    unit: str = "pairs"
+    needed: int = 1
 
     def truths(self, items: Sequence[BenchmarkItem]) -> Truths:
         """Consensus maps of the items."""
@@ -91,82 +90,45 @@ def find_flaws(items: Sequence[BenchmarkItem]) -> Flaws:
     return Flaws(tuple(degenerate), tuple(empty))
 
 
+_flickr = partial(Benchmark, needed=2)
+_vggss = partial(Benchmark, unit="clips")
+_avsbench = partial(Benchmark, unit="frames")
+_SILENT = "plus as many pairs without a visible source"
+
 BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
-        Benchmark(
-            "flickr249", "SoundNet-Flickr, the paper's list", "pairs", 249, 2, files.flickr249
+        _flickr("flickr249", "SoundNet-Flickr, the paper's list", 249, files.flickr249),
+        _flickr("flickr250", "SoundNet-Flickr, the usual list", 250, files.flickr250),
+        _flickr("flickr-extended", f"SoundNet-Flickr {_SILENT}", 500, files.flickr_extended),
+        _vggss("vggss", "VGG-SS, all clips", 5_158, files.vggss),
+        _vggss(
+            "vggss4692", "VGG-SS, the clips still available to the paper", 4_692, files.vggss4692
         ),
-        Benchmark("flickr250", "SoundNet-Flickr, the usual list", "pairs", 250, 2, files.flickr250),
-        Benchmark(
-            "flickr-extended",
-            "SoundNet-Flickr plus as many pairs without a visible source",
-            "pairs",
-            500,
-            2,
-            files.with_silent(files.flickr250, "flickr_test_plus_silent.csv"),
+        _vggss(
+            "vggss-heard", "VGG-SS, classes heard in open-set training", 2_564, files.vggss_heard
         ),
-        Benchmark("vggss", "VGG-SS, all clips", "clips", 5_158, 1, files.vggss),
-        Benchmark(
-            "vggss4692",
-            "VGG-SS, the clips still available to the paper",
-            "clips",
-            4_692,
-            1,
-            files.vggss_subset("vggss_test_4692.csv"),
-        ),
-        Benchmark(
-            "vggss-heard",
-            "VGG-SS, classes heard in open-set training",
-            "clips",
-            2_564,
-            1,
-            files.vggss_subset("vggss_heard_test.csv"),
-        ),
-        Benchmark(
+        _vggss(
             "vggss-unheard",
             "VGG-SS, classes not heard in open-set training",
-            "clips",
             2_575,
-            1,
-            files.vggss_subset("vggss_unheard_test.csv"),
+            files.vggss_unheard,
         ),
-        Benchmark(
-            "vggss-extended",
-            "VGG-SS plus as many pairs without a visible source",
-            "pairs",
-            10_316,
-            1,
-            files.with_silent(files.vggss, "vggss_test_plus_silent.csv"),
+        Benchmark("vggss-extended", f"VGG-SS {_SILENT}", 10_316, files.vggss_extended),
+        _avsbench("avs-s4", "AVSBench S4, one source, boxes around the masks", 3_700, files.avs_s4),
+        _avsbench(
+            "avs-ms3", "AVSBench MS3, several sources, boxes around the masks", 320, files.avs_ms3
         ),
+        Benchmark("escvoc", "ESC-VOC, test", 552, partial(files.escvoc, "test")),
+        Benchmark("escvoc-val", "ESC-VOC, validation", 331, partial(files.escvoc, "val")),
         Benchmark(
-            "avs-s4",
-            "AVSBench S4, one source, boxes around the masks",
-            "frames",
-            3_700,
-            1,
-            files.avsbench("s4_box.json", depth=3),
-        ),
-        Benchmark(
-            "avs-ms3",
-            "AVSBench MS3, several sources, boxes around the masks",
-            "frames",
-            320,
-            1,
-            files.avsbench("ms3_box.json", depth=2),
-        ),
-        Benchmark("escvoc", "ESC-VOC, test", "pairs", 552, 1, files.escvoc("test")),
-        Benchmark("escvoc-val", "ESC-VOC, validation", "pairs", 331, 1, files.escvoc("val")),
-        Benchmark(
-            "escvoc-duets", "ESC-VOC, 500 test duets", "pairs", 1_000, 1, files.escvoc_duets("test")
+            "escvoc-duets", "ESC-VOC, 500 test duets", 1_000, partial(files.escvoc_duets, "test")
         ),
         Benchmark(
             "escvoc-duets-val",
             "ESC-VOC, 200 validation duets",
-            "pairs",
             400,
-            1,
-            files.escvoc_duets("val"),
+            partial(files.escvoc_duets, "val"),
         ),
     )
 }

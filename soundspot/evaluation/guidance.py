@@ -3,11 +3,9 @@
 Axes: n pairs, h w the map as a model made it.
 """
 
-import numpy as np
-from jaxtyping import Float
-
 from soundspot.common.arrays import min_max
 from soundspot.common.errors import SoundspotError
+from soundspot.evaluation.metrics import RawMaps
 
 
 def check_weight(weight: float) -> None:
@@ -18,9 +16,7 @@ def check_weight(weight: float) -> None:
         )
 
 
-def guide(
-    maps: Float[np.ndarray, "n h w"], saliency: Float[np.ndarray, "n h w"], weight: float
-) -> Float[np.ndarray, "n h w"]:
+def guide(maps: RawMaps, saliency: RawMaps, weight: float) -> RawMaps:
     """Blend both, each stretched to 0..1; weight 0 returns the maps unchanged."""
     if weight == 0:
         return maps

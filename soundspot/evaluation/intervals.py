@@ -39,13 +39,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class PairedTest:
-    """Two models on the same pairs.
+    """Two models on the same pairs: the mean of a - b, with its 95 % bootstrap interval.
 
-    Attributes:
-        difference: Mean of a - b.
-        interval: 95 % bootstrap interval of the difference.
-        p: Two-sided p-value of the sign-flip permutation test: how often chance alone, swapping
-            the two models pair by pair, gives a difference at least as large.
+    `p` is two-sided, of the sign-flip permutation test: how often chance alone, swapping the two
+    models pair by pair, gives a difference at least as large.
     """
 
     difference: float

@@ -15,10 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation.metrics import Truths
+from soundspot.evaluation.metrics import PerPair, RawMaps, Truths
 from soundspot.evaluation.protocols import is_flat
 
 Side = Literal["left", "right"]
+Values = PerPair | Bool[np.ndarray, "n"]
 
 
 def by_group(groups: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
@@ -35,9 +36,7 @@ def by_group(groups: Sequence[str]) -> dict[str, Int[np.ndarray, "_"]]:
     return {group: np.array(indices) for group, indices in members.items()}
 
 
-def worst_of_group(
-    values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
-) -> Float[np.ndarray, "m"]:
+def worst_of_group(values: Values, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
     """The lowest value of each group: what all sounds of a picture reach.
 
     Of cIoU this is IIoU (pass it to `ciou_at` and `auc`), of successes `both_sides`.
@@ -45,18 +44,13 @@ def worst_of_group(
     return np.array([float(values[indices].min()) for indices in by_group(groups).values()])
 
 
-def mean_of_group(
-    values: Float[np.ndarray, "n"] | Bool[np.ndarray, "n"], groups: Sequence[str]
-) -> Float[np.ndarray, "m"]:
+def mean_of_group(values: Values, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
     """The mean of each group: the independent unit for a bootstrap."""
     return np.array([float(values[indices].mean()) for indices in by_group(groups).values()])
 
 
-def peaks(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n 2"]:
-    """The centre of the highest cell, x and y in 0..1; NaN if the map is flat.
-
-    Among tied cells, the first in reading order.
-    """
+def peaks(maps: RawMaps) -> Float[np.ndarray, "n 2"]:
+    """The centre of the highest (first, if tied) cell, x and y in 0..1; NaN if the map is flat."""
     height, width = maps.shape[1:]
     y, x = np.divmod(maps.reshape(len(maps), -1).argmax(axis=1), width)
     centres = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
@@ -64,7 +58,7 @@ def peaks(maps: Float[np.ndarray, "n h w"]) -> Float[np.ndarray, "n 2"]:
     return centres
 
 
-def peak_in_truth(maps: Float[np.ndarray, "n h w"], truths: Truths) -> Bool[np.ndarray, "n"]:
+def peak_in_truth(maps: RawMaps, truths: Truths) -> Bool[np.ndarray, "n"]:
     """Whether the peak is where g > 0 (the pointing game); a flat map misses."""
     x, y = peaks(maps).T
     there = np.isfinite(x)
@@ -72,13 +66,13 @@ def peak_in_truth(maps: Float[np.ndarray, "n h w"], truths: Truths) -> Bool[np.n
     return np.asarray(there & (truths[np.arange(len(truths)), row, column] > 0))
 
 
-def peak_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
+def peak_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
     """Whether the peak is in the sounding half; on the border, or without a peak, it misses."""
     x = peaks(maps)[:, 0]
     return np.asarray(np.where(_is_left(sides), x < 0.5, x > 0.5))
 
 
-def mass_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
+def mass_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
     """Whether the map has more mass in the sounding half; a tie misses.
 
     Both halves have the same number of cells, so an offset of the map makes no difference.
@@ -91,22 +85,15 @@ def mass_on_side(maps: Float[np.ndarray, "n h w"], sides: Sequence[Side]) -> Boo
     return np.asarray(np.where(_is_left(sides), lead > 0, lead < 0))
 
 
-def correlation_across_sounds(
-    maps: Float[np.ndarray, "n h w"], groups: Sequence[str]
-) -> Float[np.ndarray, "m"]:
-    """Correlation of the maps under different sounds, for each group; 1 = deaf.
-
-    The mean over all pairs of sounds in a group; NaN if a map of the group is flat.
-    """
+def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
+    """Mean correlation of the maps under different sounds; 1 = deaf, NaN if a map is flat."""
     centred = maps.reshape(len(maps), -1).astype(np.float64)
     centred -= centred.mean(axis=1, keepdims=True)
     norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centred, axis=1))
     unit = centred / norm[:, None]
+    members = by_group(groups).values()
     return np.array(
-        [
-            np.mean([unit[i] @ unit[j] for i, j in combinations(indices, 2)])
-            for indices in by_group(groups).values()
-        ]
+        [np.mean([a @ b for a, b in combinations(unit[indices], 2)]) for indices in members]
     )
 
 
@@ -123,8 +110,7 @@ class Extended:
         max_f1: The best F1 over all thresholds on the confidence.
         threshold: The confidence that reaches it; choose it on validation data only.
         loc_acc: Share of the positives with cIoU >= 0.5, regardless of confidence.
-        positives: Pairs with a visible source.
-        negatives: Pairs without.
+        positives: Number of pairs with a visible source; `negatives` are without.
     """
 
     ap: float
@@ -135,23 +121,13 @@ class Extended:
     negatives: int
 
 
-def extended(
-    confidence: Float[np.ndarray, "n"],
-    scores: Float[np.ndarray, "n"],
-    positive: Bool[np.ndarray, "n"],
-    needed: float = 0.5,
-) -> Extended:
+def extended(confidence: PerPair, scores: PerPair, positive: Bool[np.ndarray, "n"]) -> Extended:
     """Score "is a source visible, and where" on pairs with and without one.
 
     A pair at or above the confidence threshold is a detection: true if a source is visible and
-    cIoU >= needed, false otherwise (no source, or the wrong place). A positive below the threshold
-    is a miss. Every distinct confidence is a threshold (released code samples some).
-
-    Args:
-        confidence: How confident the model is that the source is visible.
-        scores: cIoU of each pair; ignored if no source is visible.
-        positive: Whether a source is visible.
-        needed: cIoU that makes a detection true.
+    cIoU >= 0.5, false otherwise (no source, or the wrong place). A positive below the threshold
+    is a miss. Every distinct confidence is a threshold (released code samples some). The scores
+    (cIoU) of pairs without a visible source are ignored.
     """
     positives = int(np.count_nonzero(positive))
     if not positives or positives == len(positive):
@@ -161,7 +137,7 @@ def extended(
         )
     if not np.isfinite(confidence).all():
         raise SoundspotError("expected finite confidences, got NaN or infinity")
-    right = positive & (scores >= needed)
+    right = positive & (scores >= 0.5)
     order = np.argsort(-confidence, kind="stable")
     # Pairs of equal confidence pass the threshold together: read the counts after the last.
     last = np.flatnonzero(np.diff(confidence[order], append=-np.inf))

@@ -17,6 +17,10 @@ SIZE = 224
 THRESHOLDS: Float[np.ndarray, "t=21"] = np.arange(21) / 20
 """cIoU thresholds of the success curve: 0, 0.05, ..., 1."""
 
+PerPair = Float[np.ndarray, "n"]
+RawMaps = Float[np.ndarray, "n h w"]
+"""Maps as a model made them, all of one size."""
+
 Truths = Bool[np.ndarray, "n s s"] | Float[np.ndarray, "n s s"]
 """Consensus maps g: bool if a pixel is either truth or not, float if annotators vote."""
 
@@ -50,16 +54,12 @@ def votes_map(
 ) -> Float[np.ndarray, "s s"]:
     """Consensus of several annotators (SoundNet-Flickr): g = min(1, votes / needed).
 
-    Args:
-        annotators: The boxes of each annotator; the union of an annotator's boxes is one vote.
-        size: Side of the map in pixels.
-        needed: Votes that make a pixel certain.
+    The union of an annotator's boxes is one vote.
     """
     votes = np.zeros((size, size), dtype=np.float32)
     for boxes in annotators:
         votes += union_map(boxes, size)
-    votes /= needed
-    return votes.clip(max=1)
+    return (votes / np.float32(needed)).clip(max=1)
 
 
 def truth_maps(
@@ -82,7 +82,7 @@ def truth_maps(
     return truths
 
 
-def ciou(masks: Bool[np.ndarray, "n s s"], truths: Truths) -> Float[np.ndarray, "n"]:
+def ciou(masks: Bool[np.ndarray, "n s s"], truths: Truths) -> PerPair:
     """Consensus IoU of each pair: sum(P*g) / (sum(g) + sum(P*[g=0])).
 
     A pair with an empty truth always scores 0: it counts as a failure.
@@ -108,23 +108,23 @@ def areas(masks: Bool[np.ndarray, "n s s"]) -> Int[np.ndarray, "n"]:
 
 
 def success_curve(
-    scores: Float[np.ndarray, "n"], thresholds: Float[np.ndarray, "t"] = THRESHOLDS
+    scores: PerPair, thresholds: Float[np.ndarray, "t"] = THRESHOLDS
 ) -> Float[np.ndarray, "t"]:
     """Share of pairs whose cIoU reaches each threshold (>=, as is usual in the field)."""
     return np.asarray((_some(scores)[:, None] >= thresholds).mean(axis=0))
 
 
-def ciou_at(scores: Float[np.ndarray, "n"], threshold: float = 0.5) -> float:
+def ciou_at(scores: PerPair, threshold: float = 0.5) -> float:
     """The headline cIoU: share of pairs whose cIoU is at least the threshold."""
     return float((_some(scores) >= threshold).mean())
 
 
-def auc(scores: Float[np.ndarray, "n"]) -> float:
+def auc(scores: PerPair) -> float:
     """Area under the success curve at 0, 0.05, ..., 1, by trapezoids."""
     return float(pair_auc(_some(scores)).mean())
 
 
-def pair_auc(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def pair_auc(scores: PerPair) -> PerPair:
     """What each pair contributes: the AUC is the mean of these.
 
     The success curve is a mean over pairs and the trapezoidal rule is linear, so they commute.
@@ -134,7 +134,7 @@ def pair_auc(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     return np.asarray((reached[:, 1:] + reached[:, :-1]).mean(axis=1) / 2)
 
 
-def _some(scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+def _some(scores: PerPair) -> PerPair:
     if not len(scores):
         raise SoundspotError("expected at least one cIoU, but no pair was evaluated")
     return scores

@@ -38,13 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedModel:
-    """A model without its encoders, which are loaded only if something must be encoded.
-
-    Attributes:
-        name: As the user gave it.
-        method: The trained part, in eval mode.
-        card: The checkpoint's description.
-    """
+    """A model in eval mode without its encoders, which are loaded only if they are needed."""
 
     name: str
     method: Method
@@ -52,7 +46,7 @@ class EvaluatedModel:
 
     @cached_property
     def encoders(self) -> Encoders:
-        """The frozen encoders, loaded on first use."""
+        """The frozen encoders."""
         return load_encoders(self.card.features)
 
     @property
@@ -88,7 +82,6 @@ class EncodedFeatures:
 
 
 Features = FeatureCache | EncodedFeatures
-"""Frozen features by file name."""
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> FeatureCache | None:
@@ -109,15 +102,11 @@ def open_features(
 ) -> Features:
     """Features from the pair set's cache if it fits the model, otherwise encoded now."""
     cache = open_cache(pairs, model.card.features, frames)
-    if cache is not None and cache.weights == _digest(model):
-        return cache
+    if cache is not None:
+        trained_on = model.card.provenance.get("encoder_weights")
+        if cache.weights == (trained_on or encoders_digest(model.card.features)):
+            return cache
     return encode_now(model, pairs, frames, sounds)
-
-
-def _digest(model: EvaluatedModel) -> str:
-    """Digest of the encoder weights: the one the model was trained on, or today's."""
-    recorded: str | None = model.card.provenance.get("encoder_weights")
-    return recorded or encoders_digest(model.card.features)
 
 
 def encode_now(
@@ -130,18 +119,16 @@ def encode_now(
         for name in progress(dict.fromkeys(frames), "encoding frames"):
             try:
                 pixels = torch.from_numpy(pairs.frame(name)).permute(2, 0, 1)
+                view = evaluation_view(pixels)[None].contiguous(memory_format=torch.channels_last)
+                seen[name] = visual(view.to(device))[0].half().cpu()
             except ItemError as error:
                 lost[name] = str(error)
-                continue
-            view = evaluation_view(pixels)[None].contiguous(memory_format=torch.channels_last)
-            seen[name] = visual(view.to(device))[0].half().cpu()
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):
             try:
                 waveform = torch.from_numpy(pairs.waveform(name))
+                heard[name] = audio(waveform[None].to(device))[0].cpu()
             except ItemError as error:
                 lost[name] = str(error)
-                continue
-            heard[name] = audio(waveform[None].to(device))[0].cpu()
     return EncodedFeatures(seen, heard, lost)
 
 
@@ -161,8 +148,8 @@ def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p
     return noise
 
 
-def _encode_noise(model: EvaluatedModel, seed: int = 0) -> Float[Tensor, "n p a"]:
-    rng = np.random.default_rng(seed)
+def _encode_noise(model: EvaluatedModel) -> Float[Tensor, "n p a"]:
+    rng = np.random.default_rng(0)
     heard = []
     with torch.inference_mode():
         for _ in progress(range(NOISES), "encoding noise"):
@@ -172,18 +159,6 @@ def _encode_noise(model: EvaluatedModel, seed: int = 0) -> Float[Tensor, "n p a"
     return torch.cat(heard)
 
 
-def model_maps(
-    model: EvaluatedModel,
-    features: Features,
-    frames: Sequence[str],
-    f_a: Float[Tensor, "n p a"],
-    cycles: int | None = None,
-) -> Float32[np.ndarray, "n h w"]:
-    """The map of each frame under its sound."""
-    last: Float32[np.ndarray, "n h w"] = maps_by_cycle(model, features, frames, f_a, cycles)[-1]
-    return last
-
-
 def maps_by_cycle(
     model: EvaluatedModel,
     features: Features,
@@ -191,7 +166,7 @@ def maps_by_cycle(
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "t n h w"]:
-    """The maps after each pass of a PCM; one map per frame without a PCM."""
+    """The map of each frame under its sound after each pass of a PCM; one pass without a PCM."""
     parts = []
     with torch.inference_mode():
         for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float32, Int
 
 from soundspot.common.arrays import min_max
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation.metrics import Truths, areas, ciou
+from soundspot.evaluation.metrics import PerPair, RawMaps, Truths, areas, ciou
 
 CHUNK = 4  # maps at a time: their pixels fit the processor's cache
 
@@ -31,8 +31,6 @@ class Protocol:
     """A named rule from stretched maps to masks.
 
     Attributes:
-        name: What tables and reports call it.
-        rule: The rule in a few words.
         level: Where each map is cut; it may look at the truth (`adaptive` does).
         keep: Which pixels remain, given the maps, their levels and the truths.
         best_area: Number of pixels in the best possible mask of a map without ties, given the areas
@@ -46,11 +44,11 @@ class Protocol:
     best_area: Callable[[Areas, int], Areas]
 
 
-def score(maps: Float[np.ndarray, "n h w"], truths: Truths) -> dict[str, Float[np.ndarray, "n"]]:
+def score(maps: RawMaps, truths: Truths) -> dict[str, PerPair]:
     """The cIoU of every pair under every protocol, from one pass over the maps.
 
     Args:
-        maps: Localisation maps of any one size, higher = more likely the source.
+        maps: Of any one size.
         truths: Consensus maps; their size is the size of the evaluation.
 
     Returns:
@@ -76,7 +74,7 @@ def score(maps: Float[np.ndarray, "n h w"], truths: Truths) -> dict[str, Float[n
     return scores
 
 
-def evaluation_maps(maps: Float[np.ndarray, "n h w"], size: int) -> Maps:
+def evaluation_maps(maps: RawMaps, size: int) -> Maps:
     """Maps as the protocols see them: resized to (size, size), then stretched to [0, 1].
 
     Stretching before the resize only changes rounding (bilinear weights sum to 1): it makes a flat
@@ -104,7 +102,7 @@ def _weights(cells: int, size: int) -> Float32[np.ndarray, "s cells"]:
     return weights
 
 
-def is_flat(maps: Float[np.ndarray, "n h w"]) -> Bool[np.ndarray, "n"]:
+def is_flat(maps: RawMaps) -> Bool[np.ndarray, "n"]:
     """Which maps are constant, and so point nowhere.
 
     A flat map keeps no pixel under `sspl` and `lvs`, every pixel under `ezvsl`, and the first
@@ -129,9 +127,8 @@ def truth_area(maps: Maps, truths: Truths) -> Levels:
     flat = maps.reshape(len(maps), -1)
     pixels = flat.shape[1]
     # An empty truth has no such value; any will do, since no pixel is kept.
-    return _ranked(
-        flat, np.minimum(pixels - areas(truths.astype(np.bool_, copy=False)), pixels - 1)
-    )
+    ranks = pixels - areas(truths.astype(np.bool_, copy=False))
+    return _ranked(flat, np.minimum(ranks, pixels - 1))
 
 
 def _ranked(flat: Float32[np.ndarray, "n p"], ranks: Int[np.ndarray, "n"]) -> Levels:
@@ -163,29 +160,17 @@ def as_many_as_truth(maps: Maps, levels: Levels, truths: Truths) -> Masks:
     return masks
 
 
-def _any_area(truth: Areas, pixels: int) -> Areas:
-    # A stretched map that is not flat has a 1 and a 0: its mask is never empty and never full.
-    return truth.clip(1, pixels - 1)
-
-
-def _above_median(truth: Areas, pixels: int) -> Areas:
-    return np.full_like(truth, pixels - pixels // 2 - 1)
-
-
-def _median_and_above(truth: Areas, pixels: int) -> Areas:
-    return np.full_like(truth, pixels - pixels // 2)
-
-
-def _truth_area(truth: Areas, pixels: int) -> Areas:
-    return truth
-
-
 PROTOCOLS: Mapping[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("sspl", "map >= 0.5", half, at_or_above, _any_area),
-        Protocol("lvs", "map > median", median, above, _above_median),
-        Protocol("ezvsl", "map >= median", median, at_or_above, _median_and_above),
-        Protocol("adaptive", "top |truth| pixels", truth_area, as_many_as_truth, _truth_area),
+        # A stretched map that is not flat has a 1 and a 0: its mask is never empty and never full.
+        Protocol("sspl", "map >= 0.5", half, at_or_above, lambda g, p: g.clip(1, p - 1)),
+        Protocol(
+            "lvs", "map > median", median, above, lambda g, p: np.full_like(g, p - p // 2 - 1)
+        ),
+        Protocol(
+            "ezvsl", "map >= median", median, at_or_above, lambda g, p: np.full_like(g, p - p // 2)
+        ),
+        Protocol("adaptive", "top |truth| pixels", truth_area, as_many_as_truth, lambda g, p: g),
     )
 }

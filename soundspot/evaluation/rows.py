@@ -11,19 +11,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.evaluation import trivial
+from soundspot.evaluation import listening, trivial
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
-from soundspot.evaluation.listening import (
-    correlation_across_sounds,
-    mass_on_side,
-    mean_of_group,
-    peak_in_truth,
-    peak_on_side,
-    worst_of_group,
-)
-from soundspot.evaluation.metrics import Truths, auc, ciou_at, pair_auc
-from soundspot.evaluation.protocols import PROTOCOLS
+from soundspot.evaluation.listening import mean_of_group, worst_of_group
+from soundspot.evaluation.metrics import PerPair, RawMaps, Truths, auc, ciou_at, pair_auc
 
 MAIN = "sspl"
 """The paper's protocol, used for figures, tables by class and size, and paired tests."""
@@ -59,8 +51,6 @@ class Contender:
     """A model, a folder of maps or a baseline, on the evaluated pairs.
 
     Attributes:
-        name: What tables call it.
-        kind: What it is.
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
         by_cycle: The maps after each pass, for models with a PCM.
@@ -69,10 +59,10 @@ class Contender:
 
     name: str
     kind: Kind
-    scores: Mapping[str, Float[np.ndarray, "n"]]
-    maps: Float[np.ndarray, "n h w"] | None = None
+    scores: Mapping[str, PerPair]
+    maps: RawMaps | None = None
     by_cycle: Float[np.ndarray, "t n h w"] | None = None
-    cycle_scores: tuple[Float[np.ndarray, "n"], ...] = ()
+    cycle_scores: tuple[PerPair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,7 @@ class Comparison:
     test: PairedTest
 
 
-def baselines(truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None) -> list[Contender]:
+def baselines(truths: Truths, saliency_maps: RawMaps | None) -> list[Contender]:
     """What scores on a benchmark without a model."""
     maps = {"random map": trivial.random_maps(len(truths)), "image saliency": saliency_maps}
     return [
@@ -103,10 +93,8 @@ def rows_of(
     if contender.maps is not None and groups:
         heard = _listening(contender.maps, items, groups, truths)
     rows = []
-    for protocol in PROTOCOLS:
-        scores = contender.scores[protocol]
-        success, area = _units(scores, groups)
-        ciou, curve = bootstrap(success), bootstrap(area)
+    for protocol, scores in contender.scores.items():
+        ciou, curve = (bootstrap(values) for values in _units(scores, groups))
         instances = {} if not groups else _summary("iiou", worst_of_group(scores >= 0.5, groups))
         rows.append(
             Row(
@@ -129,7 +117,7 @@ def rows_of(
 
 
 def _units(
-    scores: Float[np.ndarray, "n"], groups: Sequence[str]
+    scores: PerPair, groups: Sequence[str]
 ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"]]:
     """Success and contribution to the AUC of each independent unit: a pair, or a duet."""
     success, area = (scores >= 0.5).astype(np.float64), pair_auc(scores)
@@ -139,20 +127,19 @@ def _units(
 
 
 def _listening(
-    maps: Float[np.ndarray, "n h w"],
-    items: Sequence[BenchmarkItem],
-    groups: Sequence[str],
-    truths: Truths,
+    maps: RawMaps, items: Sequence[BenchmarkItem], groups: Sequence[str], truths: Truths
 ) -> dict[str, float]:
     """Does it listen? Each measure with its interval over groups."""
     sides = [item.side for item in items if item.side is not None]
-    on_side = peak_on_side(maps, sides)
-    correlation = correlation_across_sounds(maps, groups)
+    on_side = listening.peak_on_side(maps, sides)
+    on_truth = listening.peak_in_truth(maps, truths)
+    mass = listening.mass_on_side(maps, sides)
+    correlation = listening.correlation_across_sounds(maps, groups)
     return (
         _summary("peak_side", mean_of_group(on_side, groups))
         | _summary("both_sides", worst_of_group(on_side, groups))
-        | _summary("peak_in_box", mean_of_group(peak_in_truth(maps, truths), groups))
-        | _summary("mass_side", mean_of_group(mass_on_side(maps, sides), groups))
+        | _summary("peak_in_box", mean_of_group(on_truth, groups))
+        | _summary("mass_side", mean_of_group(mass, groups))
         | _summary("map_correlation", correlation[np.isfinite(correlation)])
     )
 
@@ -160,23 +147,17 @@ def _listening(
 def _summary(name: str, values: Float[np.ndarray, "m"]) -> dict[str, float]:
     if not len(values):
         return {}
-    interval = bootstrap(values)
-    return {
-        name: float(values.mean()),
-        f"{name}_low": interval.low,
-        f"{name}_high": interval.high,
-    }
+    ends = bootstrap(values)
+    return {name: float(values.mean()), f"{name}_low": ends.low, f"{name}_high": ends.high}
 
 
 def compare_contenders(
     contenders: Sequence[Contender], groups: Sequence[str]
 ) -> tuple[Comparison, ...]:
     """The first model against each of the others, on the same pairs (or groups)."""
-    comparisons = []
-    for other in contenders[1:]:
-        first = _units(contenders[0].scores[MAIN], groups)
-        second = _units(other.scores[MAIN], groups)
-        for measure, a, b in zip(("ciou", "auc"), first, second, strict=True):
-            test = paired_test(a, b)
-            comparisons.append(Comparison(contenders[0].name, other.name, measure, test))
-    return tuple(comparisons)
+    units = [_units(contender.scores[MAIN], groups) for contender in contenders]
+    return tuple(
+        Comparison(contenders[0].name, other.name, measure, paired_test(a, b))
+        for other, theirs in zip(contenders[1:], units[1:], strict=True)
+        for measure, a, b in zip(("ciou", "auc"), units[0], theirs, strict=True)
+    )

@@ -3,7 +3,8 @@
 Axes: n pairs, h w the map as it was saved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ class SavedMaps:
         """The ids that have a map; there must be at least one."""
         archive = self.folder / ARCHIVE
         if archive.exists():
-            with _open(archive) as file:
+            with _readable(archive), np.load(archive) as file:
                 available = set(file.files).intersection(ids)
         else:
             available = {id for id in ids if (self.folder / f"{id}.npy").is_file()}
@@ -47,14 +48,14 @@ class SavedMaps:
         """The maps of the ids, which must all have the same size."""
         archive = self.folder / ARCHIVE
         if archive.exists():
-            with _open(archive) as file:
-                try:
-                    maps = [_checked(file[id], id, archive) for id in ids]
-                except (OSError, ValueError, EOFError, BadZipFile) as error:
-                    raise _unreadable(archive, error) from error
+            with _readable(archive), np.load(archive) as file:
+                maps = [_checked(file[id], id, archive) for id in ids]
         else:
-            paths = {id: self.folder / f"{id}.npy" for id in ids}
-            maps = [_checked(_open(path), id, path) for id, path in paths.items()]
+            maps = []
+            for id in ids:
+                path = self.folder / f"{id}.npy"
+                with _readable(path):
+                    maps.append(_checked(np.load(path), id, path))  # never unpickles
         for id, map in zip(ids, maps, strict=True):
             if map.shape != maps[0].shape:
                 raise SoundspotError(
@@ -64,15 +65,12 @@ class SavedMaps:
         return np.stack(maps)
 
 
-def _open(path: Path) -> Any:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
     try:
-        return np.load(path)  # never unpickles
+        yield
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: BaseException) -> SoundspotError:
-    return SoundspotError(f"{path} is not a readable NumPy file ({error})")
+        raise SoundspotError(f"{path} is not a readable NumPy file ({error})") from error
 
 
 def _checked(values: Any, id: str, source: Path) -> Float32[np.ndarray, "h w"]:

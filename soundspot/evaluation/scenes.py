@@ -1,7 +1,7 @@
-"""The pairs to evaluate: a benchmark's items with their media in a pair set."""
+"""The pairs to evaluate: items of a benchmark whose `frame` and `audio` are files of a pair set."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
@@ -19,18 +19,9 @@ ESCVOC_SPLITS: Mapping[str, str] = {
 NO_MEDIA = "not in the pair set"
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A benchmark item and its files in the pair set; None without a pair set."""
-
-    item: BenchmarkItem
-    frame: str | None = None
-    audio: str | None = None
-
-
 def find_scenes(
     benchmark: Benchmark, pairs: PairSet | None, annotations: Path | None
-) -> tuple[list[Scene], dict[str, str]]:
+) -> tuple[list[BenchmarkItem], dict[str, str]]:
     """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
 
     ESC-VOC's truth is in its pair set; other truths are read from their annotation files and, given
@@ -52,7 +43,7 @@ def find_scenes(
         )
     items = load_benchmark(benchmark.name, annotations)
     if pairs is None:
-        return [Scene(item) for item in items], {}
+        return items, {}
     known = {pair.id: pair for pair in pairs.pairs}
     scenes, missing = [], {}
     for item in items:
@@ -61,11 +52,11 @@ def find_scenes(
         if seen is None or heard is None or heard.audio is None:
             missing[item.id] = NO_MEDIA
         else:
-            scenes.append(Scene(item, seen.frame, heard.audio))
+            scenes.append(replace(item, frame=seen.frame, audio=heard.audio))
     return scenes, missing
 
 
-def annotated_scenes(pairs: PairSet, split: str) -> list[Scene]:
+def annotated_scenes(pairs: PairSet, split: str) -> list[BenchmarkItem]:
     """The scenes of a split whose truth is in the pair set itself."""
     scenes = []
     for pair in pairs.select(split):
@@ -75,18 +66,7 @@ def annotated_scenes(pairs: PairSet, split: str) -> list[Scene]:
                 f"it has no {'boxes' if pair.boxes is None else 'sound'}"
             )
         side = None if pair.group is None else side_of(pair)
-        item = BenchmarkItem(
-            pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side
+        scenes.append(
+            BenchmarkItem(pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side)
         )
-        scenes.append(Scene(item, pair.frame, pair.audio))
     return scenes
-
-
-def frames_of(scenes: Sequence[Scene]) -> list[str]:
-    """The frame files of scenes from a pair set."""
-    return [scene.frame for scene in scenes if scene.frame is not None]
-
-
-def sounds_of(scenes: Sequence[Scene]) -> list[str]:
-    """The sound files of scenes from a pair set."""
-    return [scene.audio for scene in scenes if scene.audio is not None]

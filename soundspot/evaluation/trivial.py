@@ -11,10 +11,10 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
-from soundspot.evaluation.metrics import SIZE, Truths, areas, ciou
+from soundspot.evaluation.metrics import SIZE, PerPair, RawMaps, Truths, areas, ciou
 from soundspot.evaluation.protocols import PROTOCOLS, score
 
-Scores = dict[str, Float[np.ndarray, "n"]]
+Scores = dict[str, PerPair]
 
 
 def disc(size: int = SIZE, share: float = 0.5) -> Bool[np.ndarray, "s s"]:
@@ -23,17 +23,12 @@ def disc(size: int = SIZE, share: float = 0.5) -> Bool[np.ndarray, "s s"]:
     return offset[:, None] ** 2 + offset**2 <= share * size**2 / math.pi
 
 
-def full_frame(size: int = SIZE) -> Bool[np.ndarray, "s s"]:
-    """Every pixel."""
-    return np.ones((size, size), dtype=np.bool_)
-
-
 def random_maps(pairs: int, cells: int = 14, seed: int = 0) -> Float32[np.ndarray, "n h w"]:
     """Maps of independent uniform noise."""
     return np.random.default_rng(seed).random((pairs, cells, cells), dtype=np.float32)
 
 
-def saliency(features: Float[np.ndarray, "n c h w"]) -> Float[np.ndarray, "n h w"]:
+def saliency(features: Float[np.ndarray, "n c h w"]) -> RawMaps:
     """Maps from the picture alone: the mean absolute feature over the channels."""
     return np.asarray(np.abs(features).mean(axis=1))
 
@@ -60,27 +55,16 @@ def ceiling(truths: Truths) -> Scores:
     return best
 
 
-def trivial_scores(
-    truths: Truths, saliency_maps: Float[np.ndarray, "n h w"] | None = None, seed: int = 0
-) -> dict[str, Scores]:
-    """Baseline name -> protocol -> cIoU of each pair.
-
-    The disc and the full frame are already masks, so they score the same under every protocol.
-
-    Args:
-        truths: Consensus maps of the benchmark.
-        saliency_maps: From `saliency` of the visual encoder's features; left out if None.
-        seed: Of the random maps.
-    """
+def trivial_scores(truths: Truths, saliency_maps: RawMaps | None = None) -> dict[str, Scores]:
+    """Baseline name -> protocol -> cIoU of each pair."""
     size = truths.shape[-1]
-    masks = {"centred disc": disc(size), "full frame": full_frame(size)}
-    maps = {"random map": random_maps(len(truths), seed=seed)}
-    if saliency_maps is not None:
-        maps["image saliency"] = saliency_maps
     scores: dict[str, Scores] = {}
+    # Masks already, so they score the same under every protocol.
+    masks = {"centred disc": disc(size), "full frame": np.ones((size, size), dtype=np.bool_)}
     for name, mask in masks.items():
         scores[name] = dict.fromkeys(PROTOCOLS, ciou(np.broadcast_to(mask, truths.shape), truths))
-    for name, baseline in maps.items():
-        scores[name] = score(baseline, truths)
+    scores["random map"] = score(random_maps(len(truths)), truths)
+    if saliency_maps is not None:
+        scores["image saliency"] = score(saliency_maps, truths)
     scores["oracle ceiling"] = ceiling(truths)
     return scores

@@ -23,10 +23,7 @@ BATCH = 64
 def validate(method: Method, cache: FeatureCache, pairs: PairSet) -> dict[str, float]:
     """The numbers that select an epoch: cIoU@0.5 and AUC (`sspl`) on val, and duets if present.
 
-    Args:
-        method: In eval mode.
-        cache: Must hold the evaluation views and the sounds.
-        pairs: Its val split must have boxes.
+    The cache must hold the evaluation views and the sounds.
     """
     rows = pairs.select("val")
     scores = score(cached_maps(method, cache, rows), pair_truths(rows))["sspl"]

@@ -68,7 +68,7 @@ def draw_curves(results: Mapping[str, Any], path: Path) -> Path | None:
 def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) -> Path:
     """Test pairs of different classes, one per row: the truth, then the map of every line."""
     scenes, _ = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
-    first = {scene.item.cls: i for i, scene in reversed(list(enumerate(scenes)))}
+    first = {scene.cls: i for i, scene in reversed(list(enumerate(scenes)))}
     chosen = [scenes[i] for i in sorted(first.values())][:EXAMPLES]
     columns = []
     for line in results["lines"]:
@@ -81,13 +81,12 @@ def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) ->
     for column, label in enumerate(labels):
         pen.text((SIZE * column + 6, 5), label, fill="black")
     for row, scene in enumerate(chosen):
-        assert scene.frame is not None
         frame = plan.test_set.pairs.frame(scene.frame)
         square = np.asarray(Image.fromarray(frame).resize((SIZE, SIZE)))
         pictures = [square, *(_over(square, maps[row]) for maps in columns)]
         for column, picture in enumerate(pictures):
             sheet.paste(Image.fromarray(picture), (SIZE * column, SIZE * row + CAPTION))
-        for annotator in scene.item.boxes or ():
+        for annotator in scene.boxes or ():
             for box in annotator:
                 x1, y1, x2, y2 = box_pixels(box, SIZE)
                 corner = SIZE * row + CAPTION

@@ -168,7 +168,7 @@ def _line_entry(
 def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
     """How the trivial baselines do on the test set, for comparison."""
     scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
-    frames = [scene.frame for scene in scenes if scene.frame is not None]
+    frames = [scene.frame for scene in scenes]
     cache = open_cache(test_set.pairs, FeatureSpec(), frames)
     seen = None if cache is None else saliency_maps(cache, frames)
     return [

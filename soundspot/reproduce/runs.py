@@ -21,6 +21,7 @@ from soundspot.common.config import from_dict, non_defaults
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
+from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, find_benchmark
 from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
@@ -33,7 +34,7 @@ from soundspot.evaluation.predictions import (
 )
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
-from soundspot.evaluation.scenes import Scene, find_scenes, frames_of, sounds_of
+from soundspot.evaluation.scenes import find_scenes
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
@@ -153,37 +154,38 @@ def score_run(
     )
     for benchmark in others:
         scenes, _ = scenes_of(benchmark, test_set)
-        sides = [scene.item.side for scene in scenes if scene.item.side is not None]
-        groups = [scene.item.group for scene in scenes if scene.item.group is not None]
+        sides = [scene.side for scene in scenes if scene.side is not None]
+        groups = [scene.group for scene in scenes if scene.group is not None]
         peaks = peak_on_side(maps_of(model, test_set, scenes, guidance), sides)
         scores = replace(scores, duets=mean_of_group(peaks, groups))
     return scores
 
 
-def scenes_of(benchmark: Benchmark, test_set: TestSet) -> tuple[list[Scene], Truths]:
+def scenes_of(benchmark: Benchmark, test_set: TestSet) -> tuple[list[BenchmarkItem], Truths]:
     """The pairs of a benchmark that have media and a visible source, and their truth."""
     scenes, missing = find_scenes(benchmark, test_set.pairs, test_set.annotations)
-    scenes = [scene for scene in scenes if scene.item.visible]
+    scenes = [scene for scene in scenes if scene.visible]
     if missing:
         log.warning("%d pairs of %s have no media", len(missing), benchmark.name)
     if not scenes:
         raise SoundspotError(f"{test_set.pairs.root} has none of the pairs of {benchmark.name}")
-    return scenes, benchmark.truths([scene.item for scene in scenes])
+    return scenes, benchmark.truths(scenes)
 
 
 def maps_of(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene], guidance: float = 0.0
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if its weight is not 0."""
     features, frames, sounds = _features_of(model, test_set, scenes)
-    maps = predictions.model_maps(model, features, frames, features.sound(sounds))
+    heard = features.sound(sounds)
+    maps: Float[np.ndarray, "n h w"] = predictions.maps_by_cycle(model, features, frames, heard)[-1]
     if not guidance:
         return maps
     return guide(maps, predictions.saliency_maps(features, frames), guidance)
 
 
 def _traced(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene]
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
 ) -> Sequence[Float[np.ndarray, "n h w"]]:
     """The maps after each pass of a PCM, with a few more than in training; else nothing."""
     cycles = model.cycles
@@ -195,9 +197,9 @@ def _traced(
 
 
 def _features_of(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[Scene]
+    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
 ) -> tuple[Features, list[str], list[str]]:
-    frames, sounds = frames_of(scenes), sounds_of(scenes)
+    frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, test_set.pairs, frames, sounds)
     if isinstance(features, EncodedFeatures) and features.lost:
         raise SoundspotError(

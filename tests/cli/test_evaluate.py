@@ -18,7 +18,7 @@ def toy(monkeypatch) -> str:
     ids = ("val-0", "val-1", "clip_c", "clip_d")
     items = [BenchmarkItem(id, id, id, (BOX,)) for id in ids]
     monkeypatch.setitem(
-        BENCHMARKS, "toy", Benchmark("toy", "Toy", "clips", 4, 1, lambda folder: items)
+        BENCHMARKS, "toy", Benchmark("toy", "Toy", 4, lambda folder: items, "clips")
     )
     return "toy"
 

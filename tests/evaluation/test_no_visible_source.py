@@ -10,7 +10,6 @@ from soundspot.evaluation.no_visible_source import (
     f1_at,
     score_extended,
 )
-from soundspot.evaluation.scenes import Scene
 
 BOX = ((0.25, 0.25, 0.75, 0.75),)
 
@@ -42,9 +41,7 @@ def test_f1_at_a_threshold_by_hand():
 
 def test_negative_sounds_are_of_another_class():
     classes = ["cat", "dog", "cat", "cow", "dog", "cat", "cow"]
-    scenes = [
-        Scene(BenchmarkItem(str(i), "f", c, (BOX,), c), "f", c) for i, c in enumerate(classes)
-    ]
+    scenes = [BenchmarkItem(str(i), "f", c, (BOX,), c) for i, c in enumerate(classes)]
     sounds = draw_negative_sounds(scenes)
     assert [sound is None for sound in sounds] == [i % 2 == 1 for i in range(7)]
     assert all(a != b for a, b in zip(sounds, classes, strict=True))

@@ -12,7 +12,6 @@ from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.charts import Series, line_chart, pair_picture, round_ticks
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
-from soundspot.evaluation.report.markdown import markdown_page
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
@@ -83,7 +82,7 @@ def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
 
 
 def test_markdown_tables_are_whole(evaluation):
-    text = markdown_page(evaluation, {"command": "soundspot evaluate"})
+    text = report.markdown_page(evaluation, {"command": "soundspot evaluate"})
     lines = [line for line in text.splitlines() if line.startswith("|") and "sspl" in line]
     assert lines[0] == "| model | sspl | lvs | ezvsl | adaptive |"
     assert "100.0 / 100.0<br>100.0–100.0" in text
@@ -148,8 +147,8 @@ def test_a_chart_puts_its_points_where_they_belong():
     model = Series("model", [0.0, 1.0], [0.0, 1.0])
     baseline = Series("baseline", [0.0, 1.0], [1.0, 0.0], baseline=True)
     chart = line_chart([model, baseline], "x", "y")
-    assert [line.name for line in chart["legend"]] == ["model", "baseline"]  # as in the legend
-    assert [line.points for line in chart["drawn"]] == [
+    assert [line["name"] for line in chart["legend"]] == ["model", "baseline"]  # as in the legend
+    assert [line["points"] for line in chart["drawn"]] == [
         [(54.0, 12.0), (626.0, 314.0)],  # the baseline is behind the model
         [(54.0, 314.0), (626.0, 12.0)],
     ]

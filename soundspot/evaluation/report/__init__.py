@@ -5,7 +5,9 @@ The JSON holds fractions, the others %.
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -13,8 +15,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.html import html_page
 from soundspot.evaluation.report.json_file import json_values, run_facts
-from soundspot.evaluation.report.markdown import markdown_page
-from soundspot.evaluation.report.tables import headline_tables
+from soundspot.evaluation.report.tables import detail_tables, headline_tables
 from soundspot.evaluation.runner import Evaluation
 
 
@@ -41,3 +42,14 @@ def check_folder(folder: Path) -> None:
     """Refuse a path that cannot hold a report, before any work is done for it."""
     if folder.exists() and not folder.is_dir():
         raise SoundspotError(f"the report needs a folder, but {folder} is a file")
+
+
+def markdown_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
+    """The report as Markdown: all tables, then how the evaluation was made."""
+    parts = ["# Where does the sound come from?\n"]
+    for result in evaluation.results:
+        parts.append(f"## {result.benchmark.name}\n\n{result.benchmark.description}.\n")
+        parts += [table.markdown() for table in headline_tables(result) + detail_tables(result)]
+    lines = [f"- {key}: {value}" for key, value in facts.items() if not isinstance(value, list)]
+    parts.append("## How it was made\n\n" + "\n".join(lines) + "\n")
+    return "\n".join(parts)

@@ -1,7 +1,6 @@
 """Pictures inside the HTML report: the geometry of line charts, and pairs as JPEG data.
 
-Charts are SVG from our own template, not from matplotlib: that is an optional extra, and a report
-should be complete without it. This way text also stays readable on a phone and the legend wraps.
+Charts are SVG from our own template, since matplotlib is an optional extra.
 
 Axes: h w pixels of a frame, gh gw the grid of a map.
 """
@@ -32,14 +31,7 @@ LEFT, RIGHT, TOP, BOTTOM = 54, 626, 12, 314  # of the axes, in a drawing of 640 
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a chart.
-
-    Attributes:
-        name: Shown in the legend.
-        x: Of its points.
-        y: Of its points, as fractions.
-        baseline: Whether it is drawn behind the models.
-    """
+    """A line of a chart; y are fractions, and baselines are drawn behind models."""
 
     name: str
     x: Sequence[float]
@@ -47,26 +39,12 @@ class Series:
     baseline: bool = False
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line with its points placed and its style chosen."""
-
-    name: str
-    points: list[tuple[float, float]]
-    colour: str
-    dashes: str
-
-
 def line_chart(
     series: Sequence[Series], x_label: str, y_label: str, *, from_zero: bool = True
 ) -> dict[str, Any]:
     """Lay out a line chart for templates/chart.html.
 
-    Args:
-        series: The lines.
-        x_label: Below the x axis.
-        y_label: Beside the y axis, whose numbers are in %.
-        from_zero: Whether the y axis runs from 0 to 100 %, or just around the values.
+    The y axis runs from 0 to 100 %, or without `from_zero` just around the values.
     """
     xs = round_ticks([x for line in series for x in line.x])
     ys = round_ticks([0.0, 1.0] if from_zero else [y for line in series for y in line.y])
@@ -81,15 +59,15 @@ def line_chart(
     lines = []
     for line in series:
         points = [(across(x), down(y)) for x, y in zip(line.x, line.y, strict=True)]
-        style = next(greys) if line.baseline else (next(colours), SOLID)
-        lines.append(Line(line.name, points, *style))
+        colour, dashes = next(greys) if line.baseline else (next(colours), SOLID)
+        lines.append({"name": line.name, "points": points, "colour": colour, "dashes": dashes})
     return {
         "x_label": x_label,
         "y_label": y_label,
         "x_ticks": [(across(x), f"{x:g}") for x in xs],
         "y_ticks": [(down(y), f"{100 * y:.4g}") for y in ys],
         "legend": lines,
-        "drawn": sorted(lines, key=lambda line: line.dashes == SOLID),  # models over baselines
+        "drawn": sorted(lines, key=lambda line: line["dashes"] == SOLID),  # models over baselines
         "frame": {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM},
     }
 
@@ -113,14 +91,7 @@ def pair_picture(
 ) -> str:
     """A frame with its map, the contour of the predicted region (white) and the truth (green).
 
-    Args:
-        frame: RGB; squashed to a square, as in the evaluation.
-        map: As the model made it.
-        boxes: The truth, in 0..1 of the frame.
-        side: Of the picture, in pixels.
-
-    Returns:
-        The source of an <img>: the JPEG itself as a data URL.
+    The frame is squashed to a square, as in the evaluation. Returns the JPEG as a data URL.
     """
     small = np.asarray(Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC))
     heat = evaluation_maps(map[None], side)[0]

@@ -1,12 +1,9 @@
 """The report as one self-contained HTML page: no script, no request, for any screen.
 
-This file collects what the page shows; templates/ holds the markup.
-
 Axes: n pairs, k pairs that are shown, h w the map as a model made it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +23,8 @@ PASS_SIDE = 112  # pixels of a picture after a pass
 LISTED = 200  # missing ids on the page; report.json has them all
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A pair with its map; without a source, the caption says why."""
-
-    source: str | None
-    caption: str
+Picture = dict[str, str | None]
+"""Source of an image and its caption; without a source, the caption says why."""
 
 
 def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
@@ -54,7 +47,6 @@ def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
 
 
 def _section(result: Result) -> dict[str, Any]:
-    """What the page shows of one benchmark."""
     own = [contender for contender in result.contenders if contender.kind != "trivial"]
     listed = list(result.missing.items())[:LISTED]
     return {
@@ -71,15 +63,11 @@ def _section(result: Result) -> dict[str, Any]:
 
 
 def _success_chart(result: Result) -> dict[str, Any]:
+    x = THRESHOLDS.tolist()
     series = [
-        Series(
-            name=contender.name,
-            x=THRESHOLDS.tolist(),
-            y=success_curve(contender.scores[MAIN]).tolist(),
-            baseline=contender.kind == "trivial",
-        )
-        for contender in result.contenders
-        if contender.name != "oracle ceiling"
+        Series(c.name, x, success_curve(c.scores[MAIN]).tolist(), baseline=c.kind == "trivial")
+        for c in result.contenders
+        if c.name != "oracle ceiling"
     ]
     return line_chart(series, "cIoU threshold", "success ratio, %")
 
@@ -116,14 +104,14 @@ def _examples(contender: Contender, result: Result) -> dict[str, list[Picture]]:
     if contender.maps is None or result.pairs is None:
         return {}
     scores = contender.scores[MAIN]
-    grids: dict[str, list[Picture]] = {}
-    for kind, chosen in extremes(scores, SHOWN).items():
-        grids[kind] = []
-        for i in chosen.tolist():
-            item = result.scenes[i].item
-            caption = f"{percent(scores[i])} · {item.cls or ''} · {item.id}"
-            grids[kind].append(_picture(result, i, contender.maps[i], caption))
-    return grids
+    captions = [
+        f"{percent(score)} · {scene.cls or ''} · {scene.id}"
+        for score, scene in zip(scores, result.scenes, strict=True)
+    ]
+    return {
+        kind: [_picture(result, i, contender.maps[i], captions[i]) for i in chosen.tolist()]
+        for kind, chosen in extremes(scores, SHOWN).items()
+    }
 
 
 def extremes(scores: Float[np.ndarray, "n"], count: int) -> dict[str, Int[np.ndarray, "k"]]:
@@ -139,9 +127,10 @@ def _picture(
     result: Result, i: int, map: Float[np.ndarray, "h w"], caption: str, side: int = SIZE
 ) -> Picture:
     scene = result.scenes[i]
-    assert result.pairs is not None and scene.frame is not None  # callers have checked
-    boxes = [box for annotator in scene.item.boxes for box in annotator]
+    assert result.pairs is not None  # callers have checked
+    boxes = [box for annotator in scene.boxes for box in annotator]
     try:
-        return Picture(pair_picture(result.pairs.frame(scene.frame), map, boxes, side), caption)
+        source = pair_picture(result.pairs.frame(scene.frame), map, boxes, side)
     except ItemError as error:  # cached features may outlive their frame
-        return Picture(None, str(error))
+        return {"source": None, "caption": str(error)}
+    return {"source": source, "caption": caption}

@@ -12,7 +12,7 @@ from soundspot.common.config import to_dict
 from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.report.tables import detail_tables
-from soundspot.evaluation.rows import MAIN, Row
+from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.runner import Evaluation, Result
 from soundspot.training.provenance import git_commit
 
@@ -25,7 +25,13 @@ def json_values(evaluation: Evaluation, facts: Mapping[str, Any]) -> dict[str, A
         "format": FORMAT,
         "units": "fractions",
         "provenance": facts,
-        "rows": [_flat(row) for result in evaluation.results for row in result.rows],
+        # The measures of duets stand beside the others.
+        "rows": [
+            {key: value for key, value in asdict(row).items() if key != "listening"}
+            | dict(row.listening)
+            for result in evaluation.results
+            for row in result.rows
+        ],
         "benchmarks": [_details(result) for result in evaluation.results],
     }
 
@@ -59,13 +65,6 @@ def run_facts(evaluation: Evaluation) -> dict[str, Any]:
             for model in evaluation.models
         ],
     }
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    """A row with its duet measures beside the others."""
-    values = asdict(row)
-    listening: dict[str, float] = values.pop("listening")
-    return values | listening
 
 
 def _details(result: Result) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def _details(result: Result) -> dict[str, Any]:
         ],
         "tables_in_percent": [asdict(table) for table in detail_tables(result)],
         "pairs": {
-            "ids": [scene.item.id for scene in result.scenes],
+            "ids": [scene.id for scene in result.scenes],
             "ciou": {
                 contender.name: contender.scores[MAIN].round(4).tolist()
                 for contender in result.contenders

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS
-from soundspot.evaluation.rows import MAIN, Contender, Row
+from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Result
 
 SMALL, LARGE = 0.1, 0.5  # shares of the frame
@@ -31,14 +31,7 @@ LISTENING = {
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows and columns; the second line of a cell is small print.
-
-    Attributes:
-        title: Heading.
-        note: What the numbers mean.
-        header: Names of the columns.
-        rows: Cells; the first names the row.
-    """
+    """Text in rows and columns; the second line of a cell is small print."""
 
     title: str
     note: str
@@ -65,11 +58,8 @@ class Table:
             # If space is short, break names: numbers must stay whole.
             table.add_column(name, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
         for row in self.rows:
-            cells = []
-            for cell in row:
-                first, newline, rest = cell.partition("\n")
-                cells.append(Text.assemble(first + newline, (rest, "dim")))
-            table.add_row(*cells)
+            parts = (cell.partition("\n") for cell in row)
+            table.add_row(*(Text.assemble(a + newline, (b, "dim")) for a, newline, b in parts))
         return table
 
 
@@ -87,7 +77,7 @@ def headline_tables(result: Result) -> list[Table]:
 
 def detail_tables(result: Result) -> list[Table]:
     """The same numbers by class, by object size and by passes of a PCM."""
-    classes = [scene.item.cls for scene in result.scenes]
+    classes = [scene.cls for scene in result.scenes]
     tables = []
     if any(classes):
         names = sorted({name for name in classes if name is not None})
@@ -108,28 +98,20 @@ def detail_tables(result: Result) -> list[Table]:
 def _scores(result: Result) -> Table:
     rules = "; ".join(f"{name}: {protocol.rule}" for name, protocol in PROTOCOLS.items())
     note = f"cIoU@0.5 / AUC in %, with the 95 % interval of cIoU below. {rules}."
-    rows = [(name, *(_score(row) for row in own)) for name, own in _by_model(result).items()]
-    title = f"{result.benchmark.name}: {result.coverage}"
-    return Table(title, note, ("model", *PROTOCOLS), tuple(rows))
-
-
-def _score(row: Row) -> str:
-    return f"{percent(row.ciou)} / {percent(row.auc)}\n{_range(row.ciou_low, row.ciou_high)}"
-
-
-def _by_model(result: Result) -> dict[str, list[Row]]:
-    models: dict[str, list[Row]] = {}
+    models: dict[str, tuple[str, ...]] = {}
     for row in result.rows:
-        models.setdefault(row.model, []).append(row)
-    return models
+        cell = f"{percent(row.ciou)} / {percent(row.auc)}\n{_range(row.ciou_low, row.ciou_high)}"
+        models[row.model] = (*models.get(row.model, (row.model,)), cell)
+    title = f"{result.benchmark.name}: {result.coverage}"
+    return Table(title, note, ("model", *PROTOCOLS), tuple(models.values()))
 
 
 def _listening(result: Result) -> Table:
-    rows = []
-    for name, own in _by_model(result).items():
-        main = next(row for row in own if row.protocol == MAIN).listening
-        if "peak_side" in main:
-            rows.append((name, *(_measure(main, key) for key in LISTENING)))
+    rows = [
+        (row.model, *(_measure(row.listening, key) for key in LISTENING))
+        for row in result.rows
+        if row.protocol == MAIN and "peak_side" in row.listening
+    ]
     note = (
         "Share of sounds whose peak is on the sounding side; of duets where both are; of peaks in "
         "the true box; of maps with more mass on the sounding side; of duets located with both "
@@ -191,10 +173,10 @@ def _parts(
 ) -> Table:
     shown = [c for c in result.contenders if c.kind != "trivial"]
     shown += [c for c in result.contenders if c.name == "centred disc"]
-    rows = []
-    for name, members in parts.items():
-        cells = [_short(contender.scores[MAIN][members]) for contender in shown]
-        rows.append((name, f"{np.count_nonzero(members):,}", *cells))
+    rows = [
+        (name, f"{members.sum():,}", *(_short(c.scores[MAIN][members]) for c in shown))
+        for name, members in parts.items()
+    ]
     header = (title.removeprefix("By "), "pairs", *(contender.name for contender in shown))
     return Table(title, f"{note}, in %, protocol {MAIN}.", header, tuple(rows))
 
