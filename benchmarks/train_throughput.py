@@ -1,11 +1,11 @@
-"""Pairs a second of a training step: on-line, cached, with and without PCM, in one run.
+"""Pairs per second of a training step: online or cached, with and without PCM, in one run.
 
     python benchmarks/train_throughput.py [-o results/train_throughput.json]
 
-The on-line eager step encodes two views and the sound of every pair in PyTorch's default memory
-layout, as the released code does; everything else is the same step. Absolute times depend on the
-machine; the ratios and the fraction of the sgemm peak measured in the same run are what counts.
-Random encoder weights: they cost what trained ones cost.
+The online step encodes two views and the sound of every pair in PyTorch's default memory layout, as
+the released code does; otherwise the steps are the same. Absolute times depend on the machine; the
+ratios matter, and the fraction of the sgemm peak measured in the same run. The encoders have
+random weights, which does not change the cost.
 """
 
 import argparse
@@ -31,14 +31,14 @@ from soundspot.training.data import TrainingData, batches
 from soundspot.training.optimiser import make_optimiser
 from soundspot.training.recipe import TrainConfig
 
-# Multiply-adds: VGG16's thirteen convolutions at 224, and the PCM's five passes on a 14 x 14 grid
-# (three 3x3 convolutions at full size, two at a half or a quarter, and the small rest).
+# Multiply-adds: VGG16's thirteen convolutions at 224, and the PCM's five cycles on a 14 x 14 grid
+# (three 3x3 convolutions at full size, two at half or quarter size, and small ones).
 VGG16_MACS = 15.3e9
 PCM_MACS = 5 * (2 * 14 * 14 + 7 * 7 + 3 * 3) * 512 * 512 * 9
 
 
 def sgemm_peak(size=2048, repeats=5):
-    """GFLOP/s of a large matrix product, best of a few."""
+    """GFLOP/s of a large matrix product, the best of several."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     best = min(timed(lambda: a @ b) for _ in range(repeats))
     return 2 * size**3 / best / 1e9
@@ -80,7 +80,7 @@ def make_step(config, channels_last):
 
 
 def online(config, pairs):
-    """Seconds a pair when everything is encoded in the step, in the default layout."""
+    """Seconds per pair if everything is encoded in the step, in the default layout."""
     visual, audio = build_encoder("vgg16", None), build_encoder("yamnet", None)
     step = make_step(config, channels_last=False)
     views = [torch.randn(pairs, 3, 224, 224) for _ in range(2)]
@@ -97,7 +97,7 @@ def online(config, pairs):
 
 
 def cached(config, data, batch):
-    """Seconds a pair from the cache, reading included, and the share spent waiting for data."""
+    """Seconds per pair from the cache, including reading, and the share spent waiting for data."""
     step = make_step(config, channels_last=True)
     waited, steps = 0.0, 0
     for epoch in range(2):
