@@ -1,4 +1,4 @@
-# Every verb makes what it needs: a fresh clone runs `make demo` or `make test` at once.
+# Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test check format clean
 .DEFAULT_GOAL := demo
 
-demo: $(INSTALLED)  ## set up, fetch both encoders, localise a real photograph and sound
+demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real photograph
 	$(BIN)/soundspot weights fetch vgg16-imagenet
 	$(BIN)/soundspot weights fetch yamnet-audioset
 	$(BIN)/soundspot demo --out out
@@ -20,15 +20,15 @@ check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(INSTALLED)  ## mend what can be mended without thinking
+format: $(INSTALLED)  ## fix what can be fixed automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean:  ## remove all that the other verbs made here; the weights' cache stays
+clean:  ## remove what the other targets made here; the weight cache stays
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is touched last: an interrupted installation is taken up again.
+# The stamp is touched last, so that an interrupted installation is resumed.
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt

@@ -1,7 +1,7 @@
-"""All protocols on 5,158 maps: `score` against a plain loop over maps, in one run.
+"""Time all protocols on 5,158 maps: `score` and a plain loop over maps, in one run.
 
-The loop is what released evaluations do, one map at a time in NumPy: draw the truth, resize,
-stretch, sort for each median, sort once more for the top pixels, and apply the formula of cIoU.
+The loop does what released evaluations do, one map at a time in NumPy: draw the ground truth,
+resize and rescale the map, sort for each median, sort again for the top pixels, and compute cIoU.
 Both start from the same maps and boxes, and must agree.
 
     python benchmarks/evaluate_speed.py [number of maps]
@@ -17,7 +17,7 @@ from soundspot.evaluation.protocols import PROTOCOLS, score
 
 TARGET = 20  # times faster, at least
 TURN = 256  # maps
-TOLERANCE = 1e-3  # the loop computes in float64: a few pixels on the level may differ
+TOLERANCE = 1e-3  # the loop uses float64, so a few pixels at the threshold may differ
 
 
 def plain_resize(cells):
@@ -75,10 +75,10 @@ def example(pairs):
 def main(pairs):
     maps, boxes = example(pairs)
     annotations = [((tuple(box),),) for box in boxes]
-    score(maps[:8], truth_maps(annotations[:8]))  # the first call pays for loading
-    seconds = np.zeros((2, 2))  # of score and of the plain loop: of the processor and of the clock
+    score(maps[:8], truth_maps(annotations[:8]))  # warm-up
+    seconds = np.zeros((2, 2))  # rows: score, plain loop; columns: CPU time, wall time
     found, expected = [], []
-    # In turns, so that whatever else the machine does slows both down alike.
+    # They take turns, so that other load on the machine slows both down equally.
     for start in range(0, pairs, TURN):
         part = slice(start, start + TURN)
         began = now()
@@ -97,7 +97,7 @@ def main(pairs):
         )
         if gap > TOLERANCE:
             sys.exit(f"{name}: the two disagree by {gap:.1e}")
-    # Judged by the processor's time, which other programs on the machine change least.
+    # Judged by CPU time, which other programs on the machine affect least.
     for kind, fast, slow in zip(("processor", "clock"), *seconds, strict=True):
         print(
             f"  {kind} time: plain loop {slow:.2f} s, score {fast:.2f} s, "

@@ -1,24 +1,23 @@
-"""Videos a second of `soundspot prepare`, beside calling the ffmpeg program, in one run.
+"""Videos per second of `soundspot prepare` and of calling the ffmpeg program, in one run.
 
     python benchmarks/prepare_throughput.py [--ffmpeg PATH] [--clips FOLDER] [-o FILE.json]
 
-The clips are 10 s of 640x360 at 25 frames a second that this program makes itself (a moving scene,
-H.264 and AAC), or the videos of a folder. The field calls the ffmpeg program twice a video, once
-for pictures and once for the sound, in one of four ways:
+The clips are synthetic (10 s of a moving scene at 640x360 and 25 frames per second, H.264 and AAC),
+or the videos of a folder. Published pipelines call the ffmpeg program twice per video, once for the
+pictures and once for the sound, in one of four ways:
 
-- usual: seek to the middle, one picture; the whole sound as WAV, to be cut later. The headline,
-  because it asks for no more than a script needs and no option that is easily overlooked.
-- seek: the same picture, and only the 3 s of sound. The best that calls can do.
+- usual: seek to the middle, one picture; the whole sound as WAV, to be cut later. This is the
+  headline number, because it extracts only what is needed and uses no obscure option.
+- seek: the same picture, and only the 3 s of sound. The best that ffmpeg calls can do.
 - whole: decode up to the middle, one picture; the whole sound.
-- frames: all pictures at 25 frames a second, of which 125.jpg is VGG-SS's; the whole sound.
+- frames: all pictures at 25 frames per second, of which VGG-SS uses 125.jpg; the whole sound.
 
-All sides have the same number of processes and write 256x256 JPEG and 16 kHz sound; ours writes the
-manifest too and waits until each file is on the disk. The import of our modules, some seconds once
-a run, is not counted, the start of the processes is. Sides take turns; the median of the rounds
-counts. Absolute rates depend on the machine; the ratios are what counts. Where other programs run,
-the CPU time a video is the fairer measure: ffmpeg's many threads get a larger share of a busy
-machine. The table of times at the end is computed from it, for nodes of as many cores that have
-nothing else to do.
+All of them use the same number of processes and write 256x256 JPEG and 16 kHz sound; ours also
+writes the manifest and waits until each file is on disk. Importing our modules, a few seconds per
+run, is not counted; starting the processes is. The sides take turns, and the median of the rounds
+is reported. Absolute rates depend on the machine; the ratios matter. On a busy machine, CPU time
+per video is the fairer measure, because ffmpeg's many threads get a larger share of the cores. The
+table at the end is computed from it, for otherwise idle nodes with the same number of cores.
 """
 
 import argparse
@@ -54,9 +53,9 @@ WAYS = (HEADLINE, "seek", "whole", "frames")
 
 
 class Timing(NamedTuple):
-    rate: float  # videos a second
-    cpu: float  # seconds a video, of this process and the programs it called
-    stored: float  # bytes a video
+    rate: float  # videos per second
+    cpu: float  # seconds per video, of this process and the programs it called
+    stored: float  # bytes per video
 
 
 def make_clip(path: Path, seed: int) -> None:
@@ -111,7 +110,7 @@ def run_ours(jobs: int, tar: bool, videos: list[tuple[Path, float]], out: Path) 
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of the programs it has called."""
+    """CPU time of this process and the programs it called."""
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
@@ -162,11 +161,11 @@ def main() -> None:
             "ours, alone": partial(run_ours, 1, False, videos),
         }
         if arguments.ffmpeg is None:
-            print("no ffmpeg program on this machine: only our own rate is measured")
+            print("there is no ffmpeg program on this machine: only our own rate is measured")
         else:
             for way in WAYS:
                 sides[f"ffmpeg, {way}"] = partial(run_ffmpeg, arguments.ffmpeg, way, jobs, videos)
-        timed(partial(run_ours, jobs, False, videos[:jobs]), jobs)  # start what stays
+        timed(partial(run_ours, jobs, False, videos[:jobs]), jobs)  # warm-up
         rounds = [
             {name: timed(work, count) for name, work in sides.items()}
             for _ in range(arguments.rounds)
@@ -202,8 +201,8 @@ def main() -> None:
             f"headline: {faster[name]:.1f} x as fast, {thriftier[name]:.1f} x less CPU than {name}"
         )
     idle = jobs * 1e3 / cpu["ours, alone"]
-    print(f"stored: {stored / 1e3:.0f} kB a pair")
-    print(f"computed: {idle:.1f} videos/s if {jobs} cores did nothing else\n")
+    print(f"stored: {stored / 1e3:.0f} kB per pair")
+    print(f"computed: {idle:.1f} videos/s on {jobs} otherwise idle cores\n")
     nodes = "".join(f" {n} node{'s' if n > 1 else ''} |" for n in NODES)
     print(f"| pairs | videos read | pairs stored |{nodes}\n|---|---|---|{'---|' * len(NODES)}")
     for name, pairs in SIZES.items():

@@ -1,12 +1,12 @@
-"""Twenty visitors at once: does the web page answer them all, and is its memory given back?
+"""Twenty visitors at once: does the web page answer them all, and is the memory returned?
 
     python benchmarks/serve_load.py [--visitors N] [--rounds R] [-o FILE.json]
 
-This program starts `soundspot serve` as a process of its own, and visits it as N programs at the
-same time, each with its own session and its own clip, of which every second pair is equal byte by
-byte. A visitor counts as answered if its numbers are those that the same clip got alone. One round
-comes before the count, so that what is loaded once is loaded; after each round all visitors leave.
-Memory is the server's resident set, disk what lies in its folder after the visitors have left.
+This program starts `soundspot serve` as a separate process and calls it from N clients at the same
+time, each with its own session and clip; every second pair of clips is identical byte by byte. A
+visitor counts as answered if it gets the same numbers as the same clip alone. One warm-up round is
+not counted; after each round all visitors leave. Memory is the server's resident set; the files
+left are those in its folder after the visitors have left.
 """
 
 import argparse
@@ -40,13 +40,13 @@ def make_clip(path: Path, seed: int) -> None:
 
 
 def resident(process: subprocess.Popen[str]) -> float:
-    """In MB."""
+    """The resident set of a process, in MB."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
 
 
 def visit(url: str, clip: Path, together: Callable[[], object] = lambda: None) -> float:
-    """The score that a visitor of its own gets for a clip."""
+    """The score that a new visitor gets for a clip."""
     client = Client(url, verbose=False)
     try:
         together()
@@ -65,12 +65,12 @@ def visit(url: str, clip: Path, together: Callable[[], object] = lambda: None) -
 
 
 def storm(url: str, clips: list[Path], expected: dict[Path, float]) -> tuple[int, float]:
-    """Send all visitors at once; how many got what they should, in how many seconds."""
+    """Send all visitors at once; returns how many got the expected score, and the seconds."""
     barrier = threading.Barrier(len(clips))
     start = time.perf_counter()
     with ThreadPoolExecutor(len(clips)) as pool:
         visits = [pool.submit(visit, url, clip, barrier.wait) for clip in clips]
-        answers = [None if one.exception() else one.result() for one in visits]
+        answers = [None if done.exception() else done.result() for done in visits]
     right = sum(
         answer is not None and abs(answer - expected[clip]) < 1e-4
         for clip, answer in zip(clips, answers, strict=True)
@@ -79,7 +79,7 @@ def storm(url: str, clips: list[Path], expected: dict[Path, float]) -> tuple[int
 
 
 def left_behind(folder: Path) -> int:
-    """Files of visitors, once those who left have been noticed."""
+    """How many of the visitors' files remain, once the server has noticed that they left."""
     for _ in range(100):
         count = sum(len(names) for _, _, names in os.walk(folder))
         if not count:
@@ -92,7 +92,7 @@ def measure(visitors: int, rounds: int, folder: Path) -> dict[str, Any]:
     clips = [folder / f"{k}.mp4" for k in range(visitors)]
     for k, clip in enumerate(clips):
         make_clip(clip, seed=k // 2)
-    for k in range(0, visitors - 1, 4):  # equal in name too: gradio takes such files for one
+    for k in range(0, visitors - 1, 4):  # same name too: gradio stores such files once
         (folder / f"twin{k}").mkdir()
         clips[k + 1] = clips[k].rename(folder / f"twin{k}" / "same.mp4")
         clips[k] = clips[k + 1]
@@ -136,16 +136,16 @@ def main() -> None:
     parser.add_argument("-o", "--out", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(given.visitors, given.rounds, Path(folder))
-    before, *after = found["memory_mb"]
-    for right, took, memory in zip(found["answered"], found["seconds"], after, strict=True):
+        measured = measure(given.visitors, given.rounds, Path(folder))
+    before, *after = measured["memory_mb"]
+    for right, took, memory in zip(measured["answered"], measured["seconds"], after, strict=True):
         print(
-            f"{right} of {found['visitors']} visitors answered in {took:.1f} s; "
+            f"{right} of {measured['visitors']} visitors answered in {took:.1f} s; "
             f"memory {before:.1f} -> {memory:.1f} MB"
         )
-    print(f"files left: {found['files_left']}; folder removed: {found['folder_removed']}")
+    print(f"files left: {measured['files_left']}; folder removed: {measured['folder_removed']}")
     if given.out is not None:
-        given.out.write_text(json.dumps(found, indent=2) + "\n")
+        given.out.write_text(json.dumps(measured, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the same frozen features could give with boxes to learn from: a ceiling, never shipped.
+"""How well the same frozen features do if trained on boxes: an upper bound, never shipped.
 
     python benchmarks/supervised_ceiling.py data/escvoc [-o results/supervised_ceiling.json]
 
-The network is the contrastive reference's (g and a 1x1 convolution), but it learns from the boxes
-of the training photographs: the cosine of every location is brought to its share of box under the
-pair's own sound, and to nothing under a sound of another class. The epoch is chosen on val, and
-the chosen one is scored on test once.
+The network is that of the contrastive reference (g and a 1x1 convolution), but it learns from the
+boxes of the training photographs: the target at every location is the share covered by a box for
+the pair's own sound, and 0 for a sound of another class. The epoch is chosen on val and scored on
+test once.
 """
 
 import argparse
@@ -32,11 +32,11 @@ from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.training.provenance import git_commit
 
 BATCH = 128
-CELL = 16  # pixels of a view under one location of the grid
+CELL = 16  # pixels of a view per location of the grid
 
 
 def box_shares(pairs, rows, spec, boxes):
-    """How much of every location lies in a box, for every view: drawn like the view itself."""
+    """The share of every location covered by a box, per view, in the view's geometry."""
     shares = np.empty((spec.views, len(rows), 14, 14), np.float32)
     for i, row in enumerate(rows):
         mask = torch.zeros(3, 256, 256, dtype=torch.uint8)
@@ -50,7 +50,7 @@ def box_shares(pairs, rows, spec, boxes):
 
 
 class Supervised(nn.Module):
-    """The reference's network, and a scale and an offset that make its cosine a probability."""
+    """The reference's network; a scale and an offset turn its cosine into a probability."""
 
     def __init__(self, c_a):
         super().__init__()
@@ -64,14 +64,14 @@ class Supervised(nn.Module):
 
 
 def train(pairs, cache, epochs, rate, seed, say):
-    """The network of the best epoch on val, and the course of the training."""
+    """The network of the best epoch on val, and the training history."""
     torch.manual_seed(seed)
     boxes = {}
     for line in (pairs.root / "train_boxes.jsonl").read_text().splitlines():
         entry = json.loads(line)
         boxes[entry["id"]] = entry["boxes"]
     everything = pairs.select("train")
-    for row in everything:  # a photograph without boxes teaches nothing, but keeps its number
+    for row in everything:  # a photograph without boxes keeps its row, but is not learned from
         boxes.setdefault(row.id, [])
     shares = box_shares(pairs, everything, cache.spec, boxes)
     known = np.array([i for i, row in enumerate(everything) if boxes[row.id]])

@@ -4,7 +4,7 @@
 
 Numbers: results/models_escvoc.json, the report.json of `soundspot evaluate` on all shipped models;
 results/models_other_seeds.json, its rows for runs with other seeds; the JSON beside each
-checkpoint. Words: docs/models.yaml.
+checkpoint. Prose: docs/models.yaml.
 """
 
 import json
@@ -106,7 +106,7 @@ def _classes(name, report):
     rows = sorted(table["rows"], key=lambda row: float(row[column].split(" / ")[0]))
     shown = ", ".join(f"{row[0]} {row[column].split(' / ')[0]} ({row[1]})" for row in rows)
     worst = " and ".join(row[0] for row in rows[:2])
-    return f"cIoU in % by class (and pairs), worst first ({worst} fail most): {shown}."
+    return f"cIoU in % by class (number of pairs), worst first ({worst} fail most often): {shown}."
 
 
 def _absence(name, report, about):
@@ -116,7 +116,7 @@ def _absence(name, report, about):
         if row["model"] == name and row["negatives"] == "all negatives"
     )
     return (
-        f"No visible source: reported if the peak cosine is below "
+        f'"No visible source" is reported if the peak cosine is below '
         f"{about['calibration']['threshold']:.2f} (chosen on val). On test, with as many synthetic "
         f"negatives, F1 is {row['f1']:.2f} and average precision {row['found']['ap']:.2f}: a hint, "
         "not proof."

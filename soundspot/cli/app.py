@@ -29,22 +29,15 @@ app = App(
 )
 for group in (pairs_app, prepare_app, weights_app):
     app.command(group)
-for verb in (
-    *(localize, demo, serve),
-    *(encode, train, export),
-    *(evaluate, audit, reproduce, complexity),
-):
+for verb in (localize, demo, serve, encode, train, export, evaluate, audit, reproduce, complexity):
     app.command(verb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; expected failures become one sentence.
+    """Run the command line and return the exit code; expected failures become one sentence.
 
     Args:
         arguments: The words of the command. Default: those of this process.
-
-    Returns:
-        The exit code.
     """
     try:
         code = app(arguments, exit_on_error=False, print_error=False)

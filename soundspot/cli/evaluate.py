@@ -7,6 +7,7 @@ from typing import Annotated
 import soundspot
 from soundspot.cli.options import REPEATABLE, Benchmarks, Flag, Out, say
 from soundspot.common.errors import SoundspotError
+from soundspot.common.id_lists import write_ids
 
 
 def evaluate(
@@ -75,7 +76,6 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
-    from soundspot.common.id_lists import write_ids
     from soundspot.evaluation.audit import describe_leaks, find_leaks
 
     leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
@@ -121,7 +121,7 @@ def reproduce(
     from soundspot.reproduce.results import ReproductionPlan
     from soundspot.reproduce.runs import choose_test_set
 
-    find_table(table)
+    find_table(table)  # refuse a wrong name first
     pairs = PairSet.open(data)
     test_set = choose_test_set(pairs, test, benchmark or (), annotations)
     count = seeds if seeds is not None else 1 if quick else 3

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from soundspot.cli.options import REPEATABLE, EngineName, FileOrDash, Flag, Out, refuse, say
 from soundspot.common.errors import SoundspotError
+from soundspot.common.id_lists import is_folder_or_list
+from soundspot.parallel.engines import Engine
 
 
 def localize(
@@ -48,11 +50,8 @@ def localize(
             Default: local.
         jobs: For a folder or list: number of processes. Default: one per core.
     """
-    from soundspot.common.id_lists import is_folder_or_list
-
     if is_folder_or_list(file):
         from soundspot.inference.batch import BatchJob, run_batch
-        from soundspot.parallel.engines import Engine
 
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given["--sources"] = sources != 1

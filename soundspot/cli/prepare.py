@@ -9,28 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from soundspot.cli.options import EngineName, Flag
+from soundspot.common.id_lists import read_ids
+from soundspot.parallel.engines import Engine
 
 if TYPE_CHECKING:
     from soundspot.data.ledger import Summary
 
 prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Split:
-    """How the clips are split.
-
-    Attributes:
-        val: Fraction of the clips in the validation split, chosen by the hash of their ids.
-        test: Fraction of the clips in the test split.
-    """
-
-    val: float = 0.1
-    test: float = 0.0
-
-
-SPLIT = Split()
 
 
 @Parameter(name="*")
@@ -56,53 +41,42 @@ class Options:
     tar: Flag = False
     strict: Flag = False
 
-    def run(
-        self,
-        prepare: Callable[..., "Summary"],
-        source: Path,
-        out: Path,
-        *extra: object,
-        split: Split = SPLIT,
-    ) -> int:
-        """Prepare a corpus and print what came of it."""
-        from soundspot.common.id_lists import read_ids
-        from soundspot.data.corpus_files import Selection
-        from soundspot.data.preparation import PrepareOptions
-        from soundspot.parallel.engines import Engine
 
-        ids = None if self.ids is None else read_ids(self.ids)
-        selection = Selection(ids, self.subset, self.seed, split.val, split.test)
-        options = PrepareOptions(Engine(self.engine, self.jobs), self.tar)
-        return _report(prepare(source, out, selection, options, *extra), self.strict)
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SplitOptions(Options):
+    """The same, and how the clips are split.
+
+    Attributes:
+        val: Fraction of the clips in the validation split, chosen by the hash of their ids.
+        test: Fraction of the clips in the test split.
+    """
+
+    val: float = 0.1
+    test: float = 0.0
 
 
-OPTIONS = Options()
+OPTIONS, SPLIT_OPTIONS = Options(), SplitOptions()
+Lists = Annotated[list[Path] | None, Parameter(name="--list", negative="")]
 
 
 @prepare_app.command
-def flickr(source: Path, out: Path, /, *, split: Split = SPLIT, options: Options = OPTIONS) -> int:
+def flickr(source: Path, out: Path, /, *, options: SplitOptions = SPLIT_OPTIONS) -> int:
     """Make a pair set of SoundNet-Flickr: the middle frame and the 3 s around it.
 
     Args:
         source: Folder of videos, or of frames and sounds, named by their ids.
         out: The pair set to make.
-        split: How the clips are split.
         options: Which clips, and how they are prepared.
     """
     from soundspot.data.corpora.flickr import prepare
 
-    return options.run(prepare, source, out, split=split)
+    return _prepare(prepare, source, out, options)
 
 
 @prepare_app.command
 def vggsound(
-    source: Path,
-    out: Path,
-    /,
-    *,
-    labels: Path | None = None,
-    split: Split = SPLIT,
-    options: Options = OPTIONS,
+    source: Path, out: Path, /, *, labels: Path | None = None, options: SplitOptions = SPLIT_OPTIONS
 ) -> int:
     """Make a pair set of VGG-Sound: the middle frame and the 3 s around it.
 
@@ -110,12 +84,11 @@ def vggsound(
         source: Folder of clips, or of frames and sounds, such as -_gaZzFfzDQ_000517.mp4.
         out: The pair set to make.
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
-        split: How the clips are split.
         options: Which clips, and how they are prepared.
     """
     from soundspot.data.corpora.vggsound import prepare
 
-    return options.run(prepare, source, out, labels, split=split)
+    return _prepare(prepare, source, out, options, labels)
 
 
 @prepare_app.command
@@ -132,18 +105,12 @@ def vggss(
     """
     from soundspot.data.corpora.vggss import prepare
 
-    return options.run(prepare, source, out, annotations)
+    return _prepare(prepare, source, out, options, annotations)
 
 
 @prepare_app.command
 def music(
-    source: Path,
-    out: Path,
-    /,
-    *,
-    lists: Annotated[list[Path] | None, Parameter(name="--list", negative="")] = None,
-    split: Split = SPLIT,
-    options: Options = OPTIONS,
+    source: Path, out: Path, /, *, lists: Lists = None, options: SplitOptions = SPLIT_OPTIONS
 ) -> int:
     """Make a pair set of MUSIC: the middle frame of a solo or duet and the 3 s around it.
 
@@ -152,23 +119,16 @@ def music(
         out: The pair set to make.
         lists: MUSIC's JSON of classes and ids; may be given several times; default: MUSIC*.json
             in the folder.
-        split: How the clips are split.
         options: Which clips, and how they are prepared.
     """
     from soundspot.data.corpora.music import prepare
 
-    return options.run(prepare, source, out, lists or (), split=split)
+    return _prepare(prepare, source, out, options, lists or ())
 
 
 @prepare_app.command
 def folder(
-    source: Path,
-    out: Path,
-    /,
-    *,
-    classes: Flag = False,
-    split: Split = SPLIT,
-    options: Options = OPTIONS,
+    source: Path, out: Path, /, *, classes: Flag = False, options: SplitOptions = SPLIT_OPTIONS
 ) -> int:
     """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
 
@@ -176,12 +136,11 @@ def folder(
         source: The folder; its sub-folders are read too.
         out: The pair set to make.
         classes: Use the names of the sub-folders as classes.
-        split: How the clips are split.
         options: Which clips, and how they are prepared.
     """
     from soundspot.data.corpora.folder import prepare
 
-    return options.run(prepare, source, out, classes, split=split)
+    return _prepare(prepare, source, out, options, classes)
 
 
 @prepare_app.command
@@ -206,6 +165,19 @@ def escvoc(
     from soundspot.data.corpora.escvoc import prepare
 
     return _report(prepare(source, out, voc=voc, esc50=esc50), strict)
+
+
+def _prepare(
+    prepare: Callable[..., "Summary"], source: Path, out: Path, options: Options, *extra: object
+) -> int:
+    from soundspot.data.corpus_files import Selection
+    from soundspot.data.preparation import PrepareOptions
+
+    ids = None if options.ids is None else read_ids(options.ids)
+    split = (options.val, options.test) if isinstance(options, SplitOptions) else ()
+    selection = Selection(ids, options.subset, options.seed, *split)
+    how = PrepareOptions(Engine(options.engine, options.jobs), options.tar)
+    return _report(prepare(source, out, selection, how, *extra), options.strict)
 
 
 def _report(summary: "Summary", strict: bool) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from cyclopts import App
 
 from soundspot.cli.options import Flag, say
+from soundspot.encoders import weights
 
 weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
 
@@ -12,8 +13,6 @@ weights_app = App(name="weights", help="List, fetch, add and verify the pretrain
 @weights_app.command(name="list")
 def list_weights() -> None:
     """List all names with their licences and sources, and whether they are in the cache."""
-    from soundspot.encoders import weights
-
     for entry in weights.list_entries():
         state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
         say(f"{entry.name:<16} {state:<18} {entry.description}")
@@ -30,8 +29,6 @@ def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
         force: Repair a damaged cache.
         url: Another URL of the same public file.
     """
-    from soundspot.encoders import weights
-
     say(str(weights.fetch(name, url=url, force=force)))
 
 
@@ -43,8 +40,6 @@ def add(name: str, file: Path, /) -> None:
         name: A name from `soundspot weights list`.
         file: The weights as published, or the archive that contains them.
     """
-    from soundspot.encoders import weights
-
     say(str(weights.add(name, file)))
 
 
@@ -55,16 +50,12 @@ def path(name: str, /) -> None:
     Args:
         name: A name from `soundspot weights list`.
     """
-    from soundspot.encoders import weights
-
     say(str(weights.path(name)))
 
 
 @weights_app.command
 def verify() -> int:
     """Check every file in the cache; exit with code 2 if one is damaged."""
-    from soundspot.encoders import weights
-
     statuses = weights.verify()
     for status in statuses:
         say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")

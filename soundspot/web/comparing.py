@@ -1,7 +1,4 @@
-"""Answer a visitor's question: locate a sound in a frame, and what it is compared with.
-
-Axes: samples at 16 kHz.
-"""
+"""Answer a visitor's question: locate a sound in a frame, and what it is compared with."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,28 +19,17 @@ NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
 # A car horn: two notes a third apart, sounded twice.
 HORN_HZ, HORN_HARMONICS, HORN_BLASTS = (415.0, 495.0), 12, ((0.2, 0.9), (1.2, 2.7))
 
-Waveform = Float32[np.ndarray, "samples"]
-
 
 @dataclass(frozen=True)
 class Question:
-    """What a visitor asks.
+    """What a visitor asks."""
 
-    Attributes:
-        picture: A video or an image.
-        sound: A sound file, required with an image.
-        at: Seconds. Default: the middle.
-        model: One of the served models.
-        compare: NOTHING, the name of a ready-made sound, OWN_SOUND, or MODEL plus a model's name.
-        own: The sound file for OWN_SOUND.
-    """
-
-    picture: MediaInfo
-    sound: MediaInfo | None = None
-    at: float | None = None
+    picture: MediaInfo  # or a video
+    sound: MediaInfo | None = None  # required with a picture
+    at: float | None = None  # seconds; default: the middle
     model: str = DEFAULT_MODEL
-    compare: str = NOTHING
-    own: MediaInfo | None = None
+    compare: str = NOTHING  # or a ready-made sound, OWN_SOUND, or MODEL plus a model's name
+    own: MediaInfo | None = None  # the sound file for OWN_SOUND
 
     @property
     def heard(self) -> MediaInfo:
@@ -80,17 +66,15 @@ class Answer:
         """A sentence on how much the two maps differ; empty if there is only one."""
         if len(self.results) < 2:
             return ""
-        correlation = self.correlation
-        if correlation is None:
+        r = self.correlation
+        if r is None:
             return "One of the maps is flat, so there is nothing to compare."
-        what = "sound" if self.same_scale else "model"
-        if correlation < 0.5:
-            effect = f"the other {what} gives a very different map"
-        elif correlation < 0.9:
-            effect = f"the other {what} changes the map"
-        else:
-            effect = f"the other {what} hardly changes the map"
-        return f"The maps correlate at {correlation:.2f}: {effect} (1 is identical, 0 unrelated)."
+        effects = ("gives a very different map", "changes the map", "hardly changes the map")
+        effect = effects[(r >= 0.5) + (r >= 0.9)]
+        return (
+            f"The maps correlate at {r:.2f}: the other {'sound' if self.same_scale else 'model'} "
+            f"{effect} (1 is identical, 0 unrelated)."
+        )
 
     def summary(self) -> dict[str, object]:
         """Everything but the pixels, as plain values for JSON."""
@@ -121,13 +105,11 @@ class ServedModels:
 
 def trained_models() -> tuple[str, ...]:
     """The default model, then the other trained models that ship."""
-    others = (name for name in model_names() if name not in (*UNTRAINED, DEFAULT_MODEL))
+    others = [name for name in model_names() if name not in (*UNTRAINED, DEFAULT_MODEL)]
     return (DEFAULT_MODEL, *others)
 
 
-@lru_cache(maxsize=4)
-def _load(name: str) -> Localizer:
-    return load(name)
+_load = lru_cache(maxsize=4)(load)
 
 
 def horn() -> Float32[np.ndarray, "48000"]:
@@ -139,7 +121,10 @@ def horn() -> Float32[np.ndarray, "48000"]:
     return np.asarray(0.2 * notes * sum(edges), np.float32)
 
 
-READY_SOUNDS: dict[str, Callable[[], Waveform]] = {"a siren": siren, "a car horn": horn}
+READY_SOUNDS: dict[str, Callable[[], Float32[np.ndarray, "48000"]]] = {
+    "a siren": siren,
+    "a car horn": horn,
+}
 
 
 def answer_question(models: ServedModels, question: Question) -> Answer:
@@ -158,15 +143,11 @@ def answer_question(models: ServedModels, question: Question) -> Answer:
         other = question.compare.removeprefix(MODEL)
         second = models.get(other).localize_clip(clip)
         return Answer((first, second), (question.model, other), same_scale=False)
-    name, waveform = _other_sound(question)
+    if question.compare in READY_SOUNDS:
+        name, waveform = question.compare, READY_SOUNDS[question.compare]()
+    elif question.own is not None:
+        name, waveform = question.own.path.name, media.read_sound(question.own)
+    else:
+        raise SoundspotError("add your own sound to compare with")
     second = replace(localizer.localize(clip.frame, waveform), at=clip.at)
     return Answer((first, second), ("this sound", name))
-
-
-def _other_sound(question: Question) -> tuple[str, Waveform]:
-    make = READY_SOUNDS.get(question.compare)
-    if make is not None:
-        return question.compare, make()
-    if question.own is None:
-        raise SoundspotError("add your own sound to compare with")
-    return question.own.path.name, media.read_sound(question.own)

@@ -1,7 +1,6 @@
 """What happens when a visitor uploads a file, moves a control or calls from a program.
 
-Files in; files and HTML out. Every error reaches the visitor as a sentence; the server's log tells
-more about unexpected ones.
+Every error reaches the visitor as a sentence; the server's log tells more about unexpected ones.
 """
 
 import logging
@@ -20,7 +19,7 @@ from soundspot.media import clips as media
 from soundspot.media.clips import MediaInfo
 from soundspot.web.comparing import NOTHING, Question, ServedModels, answer_question
 from soundspot.web.limits import Limits, check_upload
-from soundspot.web.markup import difference_html, error_html, hint_html, plain_error, result_html
+from soundspot.web.markup import note_html, plain_error, result_html
 from soundspot.web.overlays import Overlays, make_overlays
 from soundspot.web.sessions import Session, SessionStore
 from soundspot.web.video_rendering import Stopped, render_within_limits
@@ -48,28 +47,20 @@ class Inputs(NamedTuple):
     own: Upload
 
 
-class Outputs(NamedTuple):
-    """What an answer changes on the page, in the order of the outputs."""
+# What an answer changes on the page, in the order of the outputs.
+OUTPUTS = (
+    *("message", "results", "frame", "first", "second"),
+    *("first_text", "second_text", "difference"),
+)
 
-    message: Any
-    results: Any
-    frame: Any
-    first: Any
-    second: Any
-    first_text: Any
-    second_text: Any
-    difference: Any
+
+class Missing(SoundspotError):
+    """A file is still missing; says which."""
 
 
 @dataclass(frozen=True)
 class Handlers:
-    """The handlers of all events, with what they share.
-
-    Attributes:
-        models: The models that visitors may choose.
-        limits: How much visitors may use.
-        sessions: The visitors' files.
-    """
+    """The handlers of all events, with what they share."""
 
     models: ServedModels
     limits: Limits
@@ -77,56 +68,43 @@ class Handlers:
 
     def on_upload(self, request: gr.Request, *values: Any) -> tuple[Any, ...]:
         """Show the waveform of new files, and a slider as long as the sound."""
-        hidden = gr.HTML(visible=False), gr.Slider(visible=False)
         old_video = gr.HTML(visible=False), gr.Video(None, visible=False)
+        hidden = gr.HTML(visible=False), gr.Slider(visible=False), *old_video
         try:
-            session = self.sessions.session(_key(request))
-            question = self._question(session, Inputs(*values))
-            if question is None:
-                return *hidden, *old_video
-            seconds = self._seconds(question)
-            middle = round(seconds / 2, 2)
-            columns = read_columns(question.heard, seconds)
+            heard = self._question(self._session(request), Inputs(*values)).heard
+            seconds = heard.duration
+            if seconds is None:
+                return hidden
+            columns = read_columns(heard, seconds)
         except Exception:  # `on_show`, which comes next, says what is wrong
-            return *hidden, *old_video
-        end = math.floor(seconds * 100) / 100
+            return hidden
+        middle, end = round(seconds / 2, 2), math.floor(seconds * 100) / 100
         slider = gr.Slider(visible=True, maximum=end, value=min(middle, end))
         wave = gr.HTML(waveform_svg(columns, seconds, middle), visible=True)
         return wave, slider, *old_video
 
-    def on_show(self, request: gr.Request, *values: Any) -> Outputs:
+    def on_show(self, request: gr.Request, *values: Any) -> tuple[Any, ...]:
         """Locate the sound, and draw the map or maps."""
         *asked, strength = values
         try:
-            session = self.sessions.session(_key(request))
-            question = self._question(session, Inputs(*asked))
-            if question is None:
-                return _message_only(hint_html(_missing(Inputs(*asked))))
-            answer = answer_question(self.models, question)
+            session = self._session(request)
+            answer = answer_question(self.models, self._question(session, Inputs(*asked)))
             overlays = make_overlays(answer)
             overlays.save(session.folder / OVERLAYS)
             frame = self.sessions.result_path(session, "frame.jpg")
             media.write_jpeg(frame, overlays.frame)
             pictures = self._draw(session, overlays, strength)
         except Exception as error:
-            return _message_only(error_html(self._sentence(error)))
+            hidden = gr.Column(visible=False), *[None] * 3, *[_html("")] * 3
+            return _html(self._note(error)), *hidden
         texts = [result_html(*named) for named in zip(answer.names, answer.results, strict=True)]
-        texts = [*texts, ""][:2]
-        return Outputs(
-            _html(""),
-            gr.Column(visible=True),
-            str(frame),
-            pictures[0],
-            pictures[1],
-            _html(texts[0]),
-            _html(texts[1]),
-            _html(difference_html(answer.difference)),
-        )
+        notes = [*[*texts, ""][:2], note_html("difference", answer.difference)]
+        return _html(""), gr.Column(visible=True), str(frame), *pictures, *map(_html, notes)
 
     def on_strength(self, strength: float | int, request: gr.Request) -> tuple[Any, Any]:
         """Draw the last answer again at another strength."""
         try:
-            session = self.sessions.session(_key(request))
+            session = self._session(request)
             overlays = Overlays.read(session.folder / OVERLAYS)
             first, second = self._draw(session, overlays, strength)
         except (OSError, SoundspotError):  # there is no answer to draw (any more)
@@ -136,7 +114,7 @@ class Handlers:
     def on_render_click(self, request: gr.Request) -> tuple[Any, Any]:
         """Before a video is made: clear the last stop, and show the stop button."""
         with suppress(SoundspotError):
-            self.sessions.session(_key(request)).stop.clear()
+            self._session(request).stop.clear()
         return gr.Button(interactive=False), gr.Button(visible=True)
 
     def on_render(
@@ -144,10 +122,8 @@ class Handlers:
     ) -> tuple[Any, Any]:
         """Make the video with the moving map."""
         try:
-            session = self.sessions.session(_key(request))
+            session = self._session(request)
             question = self._question(session, Inputs(*values))
-            if question is None:
-                return _html(hint_html(_missing(Inputs(*values)))), gr.Video(visible=False)
             localizer = self.models.get(question.model)
             out = self.sessions.result_path(session, f"{question.picture.path.stem}-soundspot.mp4")
 
@@ -156,15 +132,14 @@ class Handlers:
                 progress(share, desc="Making the video")
 
             render_within_limits(localizer, question, out, self.limits, session.stop, on_progress)
-        except Stopped as error:
-            return _html(hint_html(str(error))), gr.Video(visible=False)
         except Exception as error:
-            return _html(error_html(self._sentence(error))), gr.Video(visible=False)
+            return _html(self._note(error)), gr.Video(visible=False)
         return _html(""), gr.Video(str(out), visible=True)
 
     def on_stop(self, request: gr.Request) -> None:
         """Stop making the video."""
-        self.sessions.stop_work(_key(request))
+        with suppress(SoundspotError):
+            self._session(request).stop.set()
 
     def on_api_call(
         self,
@@ -176,24 +151,15 @@ class Handlers:
         own: Upload,
         request: gr.Request,
     ) -> tuple[dict[str, object], str]:
-        """Locate the sound of a video, or a sound in a picture.
-
-        Returns:
-            The numbers, and a picture.
-        """
+        """Locate the sound of a video, or a sound in a picture; returns numbers and a picture."""
         try:
-            session = self.sessions.session(_key(request))
+            session = self._session(request)
             picture = self._claim(session, file)
             if picture is None:
                 raise SoundspotError("expected a file: a video, or a picture and a sound")
-            question = Question(
-                picture,
-                self._claim(session, sound),
-                _seconds(at),
-                model or self.models.names[0],
-                compare or NOTHING,
-                self._claim(session, own),
-            )
+            other, mine = self._claim(session, sound), self._claim(session, own)
+            choices = model or self.models.names[0], compare or NOTHING
+            question = Question(picture, other, _seconds(at), *choices, mine)
             answer = answer_question(self.models, question)
             out = self.sessions.result_path(session, "where.png")
             rows = [result.picture(answer.scale) for result in answer.results]
@@ -202,22 +168,28 @@ class Handlers:
             raise gr.Error(plain_error(self._sentence(error)), print_exception=False) from None
         return answer.summary(), str(out)
 
-    def _question(self, session: Session, inputs: Inputs) -> Question | None:
-        """What the page asks; None while a file is missing."""
+    def _session(self, request: gr.Request) -> Session:
+        return self.sessions.session(str(request.session_hash))
+
+    def _question(self, session: Session, inputs: Inputs) -> Question:
+        """What the page asks."""
         own = self._claim(session, inputs.own)
         if inputs.kind == VIDEO:
-            video, sound = self._claim(session, inputs.video), None
-            if video is None:
-                return None
-            if video.kind != "video":
-                raise SoundspotError(f"{video.path.name} is not a video: use the other tab")
-            if not video.has_sound:
-                raise SoundspotError(f"{video.path.name} is a video without sound")
+            picture, sound = self._claim(session, inputs.video), None
+            if picture is None:
+                raise Missing("Drop, choose or record a video.")
+            if picture.kind != "video":
+                raise SoundspotError(f"{picture.path.name} is not a video: use the other tab")
+            if not picture.has_sound:
+                raise SoundspotError(f"{picture.path.name} is a video without sound")
         else:
-            video, sound = self._claim(session, inputs.picture), self._claim(session, inputs.sound)
-            if video is None or sound is None:
-                return None
-        return Question(video, sound, _seconds(inputs.at), inputs.model, inputs.compare, own)
+            picture = self._claim(session, inputs.picture)
+            sound = self._claim(session, inputs.sound)
+            if picture is None:
+                raise Missing("Now add a picture." if sound else "Add a picture and a sound.")
+            if sound is None:
+                raise Missing("Now add a sound.")
+        return Question(picture, sound, _seconds(inputs.at), inputs.model, inputs.compare, own)
 
     def _claim(self, session: Session, upload: Upload) -> MediaInfo | None:
         """What an upload holds; it is probed when it is first used."""
@@ -228,12 +200,6 @@ class Handlers:
             session.infos[path] = check_upload(path, self.limits)
         return session.infos[path]
 
-    def _seconds(self, question: Question) -> float:
-        seconds = question.heard.duration
-        if seconds is None:
-            raise SoundspotError(f"{question.heard.path.name} is not a sound file")
-        return seconds
-
     def _draw(self, session: Session, overlays: Overlays, strength: float | int) -> list[Any]:
         """Write the maps to files; the second picture is hidden if there is only one map."""
         shown: list[Any] = []
@@ -242,6 +208,10 @@ class Handlers:
             media.write_jpeg(path, picture)
             shown.append(gr.Image(str(path), visible=True))
         return [*shown, gr.Image(None, visible=False)][:2]
+
+    def _note(self, error: Exception) -> str:
+        kind = "hint" if isinstance(error, Missing | Stopped) else "error"
+        return note_html(kind, self._sentence(error))
 
     def _sentence(self, error: Exception) -> str:
         """The error as a sentence that reveals nothing about the server's folders."""
@@ -252,10 +222,6 @@ class Handlers:
         return re.sub(inside, "", str(error))
 
 
-def _key(request: gr.Request) -> str:
-    return str(request.session_hash)
-
-
 def _seconds(at: object) -> float | None:
     """Check the moment, as programs may send anything."""
     if at is None:
@@ -263,18 +229,6 @@ def _seconds(at: object) -> float | None:
     if isinstance(at, bool) or not isinstance(at, int | float):
         raise SoundspotError(f"expected a moment in seconds, got {at!r}")
     return float(at)
-
-
-def _missing(inputs: Inputs) -> str:
-    if inputs.kind == VIDEO:
-        return "Drop, choose or record a video."
-    if inputs.picture is None and inputs.sound is None:
-        return "Add a picture and a sound."
-    return "Now add a sound." if inputs.sound is None else "Now add a picture."
-
-
-def _message_only(message: str) -> Outputs:
-    return Outputs._make((_html(message), gr.Column(visible=False), *[None] * 3, *[_html("")] * 3))
 
 
 def _html(text: str) -> gr.HTML:

@@ -22,7 +22,5 @@ def trim_heaps() -> None:
 
 
 def _call(name: str, *values: int) -> None:
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    function = getattr(library, name, None)
-    if function is not None:
-        function(*values)
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), name, lambda *_: None)(*values)

@@ -7,18 +7,15 @@ import gradio as gr
 
 from soundspot.web import markup
 from soundspot.web.comparing import NOTHING, OWN_SOUND
-from soundspot.web.handlers import PICTURE, VIDEO, Handlers, Inputs, Outputs
+from soundspot.web.handlers import OUTPUTS, PICTURE, VIDEO, Handlers, Inputs
 from soundspot.web.waveform import FOLLOW_SLIDER
 
 PRIVATE = {"api_visibility": "private", "preprocess": False}
 QUICK = {"queue": False, "show_progress": "hidden", **PRIVATE}
 # Work is done one request at a time; of the requests of one control, only the last counts.
-LOCATE = {
-    "trigger_mode": "always_last",
-    "concurrency_id": "pictures",
-    "concurrency_limit": 1,
-    **PRIVATE,
-}
+PICTURES = {"concurrency_id": "pictures", "concurrency_limit": 1}
+LOCATE = {"trigger_mode": "always_last", **PICTURES, **PRIVATE}
+DRAWN = {"interactive": False, "buttons": ["download", "fullscreen"]}
 RENDER = {"concurrency_id": "videos", "concurrency_limit": 1, **PRIVATE}
 
 
@@ -31,9 +28,7 @@ def build_page(handlers: Handlers) -> gr.Blocks:
                 controls = _controls(handlers)
             with gr.Column(scale=3, min_width=300):
                 results = _results()
-        _connect_files(handlers, controls, results)
-        _connect_controls(handlers, controls, results)
-        _connect_video(handlers, controls, results)
+        _connect(handlers, controls, results)
         _connect_programs(handlers)
     page.queue(max_size=handlers.limits.waiting)
     return page
@@ -53,15 +48,12 @@ def _controls(handlers: Handlers) -> SimpleNamespace:
     controls.at = gr.Slider(0, 1, step=0.01, visible=False, label="Moment (seconds)")
     controls.compare = gr.Dropdown(
         models.comparisons(),
-        value=NOTHING,
         label="Compare with",
         info="What if it were another sound?",
         filterable=False,
     )
     controls.own = gr.Audio(label="Your own sound", type="filepath", visible=False)
-    controls.model = gr.Dropdown(
-        list(models.names), value=models.names[0], label="Model", filterable=False
-    )
+    controls.model = gr.Dropdown(list(models.names), label="Model", filterable=False)
     controls.strength = gr.Slider(0, 100, value=100, step=1, label="Strength of the map (%)")
     controls.show = gr.Button("Show where the sound is", variant="primary", elem_id="show")
     controls.inputs = [getattr(controls, name) for name in Inputs._fields]
@@ -71,17 +63,19 @@ def _controls(handlers: Handlers) -> SimpleNamespace:
 def _results() -> SimpleNamespace:
     """What the visitor gets."""
     shown = SimpleNamespace()
-    shown.message = gr.HTML(markup.hint_html("Add a video, or a picture and a sound"))
+    shown.message = gr.HTML(markup.note_html("hint", "Add a video, or a picture and a sound"))
     with gr.Column(visible=False) as shown.results:
         shown.difference = gr.HTML(visible=False)
         with gr.Row(equal_height=False):
             with gr.Column(min_width=240):
-                shown.first = _picture("Where the sound is", "first-map")
+                shown.first = gr.Image(label="Where the sound is", elem_id="first-map", **DRAWN)
                 shown.first_text = gr.HTML()
             with gr.Column(min_width=240):
-                shown.second = _picture("Compared with", "second-map", visible=False)
+                shown.second = gr.Image(
+                    label="Compared with", elem_id="second-map", visible=False, **DRAWN
+                )
                 shown.second_text = gr.HTML(visible=False)
-                shown.frame = _picture("The frame", "frame")
+                shown.frame = gr.Image(label="The frame", elem_id="frame", **DRAWN)
         with gr.Column() as shown.video_column:
             shown.render = gr.Button("Make the video with the moving map", elem_id="render")
             shown.stop = gr.Button("Stop", variant="stop", visible=False, elem_id="stop")
@@ -89,22 +83,13 @@ def _results() -> SimpleNamespace:
             shown.moving = gr.Video(
                 label="The moving map", visible=False, interactive=False, elem_id="moving"
             )
-    shown.outputs = [getattr(shown, name) for name in Outputs._fields]
+    shown.outputs = [getattr(shown, name) for name in OUTPUTS]
     return shown
 
 
-def _picture(label: str, name: str, visible: bool = True) -> gr.Image:
-    return gr.Image(
-        label=label,
-        elem_id=name,
-        visible=visible,
-        interactive=False,
-        buttons=["download", "fullscreen"],
-    )
-
-
-def _connect_files(handlers: Handlers, controls: SimpleNamespace, results: SimpleNamespace) -> None:
-    """New files: look at them, then locate."""
+def _connect(handlers: Handlers, controls: SimpleNamespace, results: SimpleNamespace) -> None:
+    asked = [*controls.inputs, controls.strength]
+    # New files: look at them, then locate.
     tabs = ((controls.video_tab, VIDEO), (controls.picture_tab, PICTURE))
     outputs = [controls.kind, results.video_column]
     turned = [tab.select(partial(_turn_to, kind), None, outputs, **QUICK) for tab, kind in tabs]
@@ -112,29 +97,16 @@ def _connect_files(handlers: Handlers, controls: SimpleNamespace, results: Simpl
     for event in (*(turn.then for turn in turned), *(file.change for file in files)):
         outputs = [controls.wave, controls.at, results.note, results.moving]
         looked = event(handlers.on_upload, controls.inputs, outputs, **QUICK)
-        inputs = [*controls.inputs, controls.strength]
-        looked.then(handlers.on_show, inputs, results.outputs, **LOCATE)
-
-
-def _connect_controls(
-    handlers: Handlers, controls: SimpleNamespace, results: SimpleNamespace
-) -> None:
-    """Choices: locate again, or only draw again."""
+        looked.then(handlers.on_show, asked, results.outputs, **LOCATE)
+    # Choices: locate again, or only draw again.
     changes = [control.change for control in (controls.model, controls.compare, controls.own)]
-    gr.on(
-        [controls.show.click, controls.at.release, *changes],
-        handlers.on_show,
-        [*controls.inputs, controls.strength],
-        results.outputs,
-        **LOCATE,
-    )
+    events = [controls.show.click, controls.at.release, *changes]
+    gr.on(events, handlers.on_show, asked, results.outputs, **LOCATE)
     controls.at.change(None, controls.at, None, js=FOLLOW_SLIDER, **QUICK)
     controls.compare.change(_show_own, controls.compare, controls.own, **QUICK)
     pictures = [results.first, results.second]
     controls.strength.release(handlers.on_strength, controls.strength, pictures, **LOCATE)
-
-
-def _connect_video(handlers: Handlers, controls: SimpleNamespace, results: SimpleNamespace) -> None:
+    # The video.
     buttons = [results.render, results.stop]
     clicked = results.render.click(handlers.on_render_click, None, buttons, **QUICK)
     outputs = [results.note, results.moving]
@@ -158,8 +130,7 @@ def _connect_programs(handlers: Handlers) -> None:
         [numbers, picture],
         api_name="localize",
         preprocess=False,
-        concurrency_id="pictures",
-        concurrency_limit=1,
+        **PICTURES,
     )
 
 

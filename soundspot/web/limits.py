@@ -13,37 +13,24 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What each visitor, and all visitors together, may use.
+    """What each visitor, and all visitors together, may use."""
 
-    Attributes:
-        upload_mb: Size of one file.
-        seconds: Length of a video or sound.
-        megapixels: Size of a picture, or of the frames of a video.
-        disk_mb: Size of all files together; beyond it uploads are refused.
-        waiting: Requests that may wait; they are processed one at a time.
-        visitors: Sessions at a time.
-        idle: Seconds without a sign of life after which a session ends.
-        unclaimed: Seconds after which an upload that no session uses is removed.
-        kept: Uploads, and results, that a session keeps; the oldest go first.
-    """
-
-    upload_mb: int = 200
-    seconds: float = 120.0
-    megapixels: float = 25.0
-    disk_mb: int = 4000
-    waiting: int = 32
-    visitors: int = 64
-    idle: float = 3600.0
-    unclaimed: float = 600.0
-    kept: int = 12
+    upload_mb: int = 200  # one file
+    seconds: float = 120.0  # a video or sound
+    megapixels: float = 25.0  # a picture, or the frames of a video
+    disk_mb: int = 4000  # all files together; beyond it uploads are refused
+    waiting: int = 32  # requests; they are processed one at a time
+    visitors: int = 64  # sessions at a time
+    idle: float = 3600.0  # seconds without a sign of life after which a session ends
+    unclaimed: float = 600.0  # seconds after which an upload that no session uses is removed
+    kept: int = 12  # uploads, and results, per session; the oldest go first
 
     def __post_init__(self) -> None:
         """Refuse limits that would allow nothing."""
         for name in ("upload_mb", "seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SoundspotError(
-                    f"expected a limit above 0 for {name}, got {getattr(self, name)}"
-                )
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise SoundspotError(f"expected a limit above 0 for {name}, got {value}")
 
 
 def check_upload(path: Path, limits: Limits) -> MediaInfo:

@@ -1,7 +1,4 @@
-"""The page's texts, looks and HTML snippets.
-
-The snippets are a few lines each, so f-strings with `escape` are shorter than templates.
-"""
+"""The page's texts, looks and HTML snippets."""
 
 from html import escape
 
@@ -43,19 +40,11 @@ button:focus-visible, input:focus-visible, [tabindex]:focus-visible, select:focu
 """
 
 
-def error_html(sentence: str) -> str:
-    """A sentence that says what is wrong."""
-    return f'<div class="note error" role="alert">{escape(_capitalised(sentence))}</div>'
-
-
-def hint_html(sentence: str) -> str:
-    """A sentence that says what to do."""
-    return f'<div class="note hint" role="status">{escape(_capitalised(sentence))}</div>'
-
-
-def difference_html(sentence: str) -> str:
-    """The sentence that compares two maps; empty if there is none."""
-    return f'<div class="note difference" role="status">{escape(sentence)}</div>' * bool(sentence)
+def note_html(kind: str, sentence: str) -> str:
+    """A sentence of kind error, hint or difference; no note without a sentence."""
+    role = "alert" if kind == "error" else "status"
+    note = f'<div class="note {kind}" role="{role}">{escape(_capitalised(sentence))}</div>'
+    return note if sentence else ""
 
 
 def plain_error(sentence: str) -> str:
@@ -79,9 +68,8 @@ def result_html(name: str, result: Localization) -> str:
         f'<span class="share">{score:.2f}</span></li>'
         for label, score in result.labels
     )
-    verdict = result.verdict[:1].upper() + result.verdict[1:]
     heard = f"<ul>{rows}</ul>" if rows else "<p>This model cannot name sounds.</p>"
-    title = name[:1].upper() + name[1:]
+    title, verdict = (text[:1].upper() + text[1:] for text in (name, result.verdict))
     return (
         f'<div class="finding" role="status"><h3>{escape(title)}</h3>'
         f"<p>{escape(verdict)}.</p>{heard}"

@@ -8,10 +8,14 @@ the server nor, by its Content-Security-Policy, the browser contacts any other a
 import asyncio
 import json
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from soundspot.web.heap import trim_heaps
 from soundspot.web.limits import MB
@@ -33,26 +37,16 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
-
 
 class RequestFilter:
-    """ASGI middleware around gradio's application.
+    """ASGI middleware around gradio's application; `sessions` holds the uploads."""
 
-    Args:
-        app: Gradio's application.
-        sessions: Holds the uploads.
-    """
-
-    def __init__(self, app: App, sessions: SessionStore) -> None:
+    def __init__(self, app: ASGIApp, sessions: SessionStore) -> None:
         self.app = app
         self.sessions = sessions
         self._uploading = 0
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -60,19 +54,19 @@ class RequestFilter:
         path = unquote(scope["path"])
         send = _with_headers(send)
         if "/proxy=" in path or is_external(path.partition("/file=")[2]):
-            await _refuse(send, 403, EXTERNAL)
+            await _refusal(403, EXTERNAL)(scope, receive, send)
         elif "/heartbeat/" in path:
             with self.sessions.page_open(path.rpartition("/heartbeat/")[2]):
                 await self._heartbeat(scope, receive, send)
             await asyncio.to_thread(trim_heaps)
         elif scope["method"] != "POST":
             await self.app(scope, receive, send)
-        elif path.rstrip("/").endswith("/upload"):
-            await self._upload(scope, receive, send)
         else:
-            await self._call(scope, receive, send)
+            answer = self._upload if path.rstrip("/").endswith("/upload") else self._call
+            response = await answer(scope, receive)
+            await response(scope, receive, send)
 
-    async def _heartbeat(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _heartbeat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run gradio's heartbeat until the page is closed, which gradio would notice only later."""
         message = await receive()
         gone = asyncio.ensure_future(receive())
@@ -84,25 +78,24 @@ class RequestFilter:
             beat.cancel()
             await asyncio.gather(gone, beat, return_exceptions=True)
 
-    async def _upload(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _upload(self, scope: Scope, receive: Receive) -> Response:
         if not await asyncio.to_thread(self.sessions.has_room):
-            await _refuse(send, 507, NO_ROOM)
-            return
+            return _refusal(507, NO_ROOM)
         # Visitors share gradio's own folders, so these may go only when no upload is under way.
         self._uploading += 1
         try:
-            status, headers, body = await _collect(self.app, scope, receive)
-            if status == 200:
-                paths = [str(self.sessions.add_upload(Path(path))) for path in json.loads(body)]
-                body = json.dumps(paths).encode()
-            elif status == 413:
-                largest = self.sessions.limits.upload_mb
-                body = f"this page accepts files of up to {largest} MB".encode()
+            response = await _collect(self.app, scope, receive)
+            if response.status_code == 200:
+                uploads = map(Path, json.loads(response.body))
+                return JSONResponse([str(self.sessions.add_upload(path)) for path in uploads])
         finally:
             self._uploading -= 1
             if not self._uploading:
                 self._remove_originals()
-        await _respond(send, status, headers, body)
+        if response.status_code == 413:
+            largest = self.sessions.limits.upload_mb
+            return PlainTextResponse(f"this page accepts files of up to {largest} MB", 413)
+        return response
 
     def _remove_originals(self) -> None:
         for folder in self.sessions.root.iterdir():
@@ -112,23 +105,20 @@ class RequestFilter:
                 else:
                     folder.unlink(missing_ok=True)  # left by an interrupted upload
 
-    async def _call(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            if len(body) > MAX_BODY:
-                await _refuse(send, 413, TOO_LONG)
-                return
-            if not message.get("more_body", False):
-                break
-        if names_external(bytes(body)):
-            await _refuse(send, 400, EXTERNAL)
-            return
-        whole = {"type": "http.request", "body": bytes(body), "more_body": False}
-        await self.app(scope, _replay(whole, receive), _explain_busy(send))
+    async def _call(self, scope: Scope, receive: Receive) -> Response:
+        body = b""
+        try:
+            async for chunk in Request(scope, receive).stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    return _refusal(413, TOO_LONG)
+        except ClientDisconnect:
+            return Response()  # to nobody
+        if names_external(body):
+            return _refusal(400, EXTERNAL)
+        whole = {"type": "http.request", "body": body, "more_body": False}
+        response = await _collect(self.app, scope, _replay(whole, receive))
+        return _refusal(503, BUSY) if response.status_code == 503 else response
 
 
 def is_external(path: str) -> bool:
@@ -150,9 +140,8 @@ def _paths(data: Any) -> Iterator[str]:
     if isinstance(data, dict):
         if isinstance(data.get("path"), str):
             yield data["path"]
-        for value in data.values():
-            yield from _paths(value)
-    elif isinstance(data, list):
+        data = list(data.values())
+    if isinstance(data, list):
         for value in data:
             yield from _paths(value)
 
@@ -162,21 +151,6 @@ def _with_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             message["headers"] = [*message.get("headers", []), *HEADERS]
         await send(message)
-
-    return wrapped
-
-
-def _explain_busy(send: Send) -> Send:
-    """Replace gradio's message about a full queue."""
-    full = False
-
-    async def wrapped(message: Message) -> None:
-        nonlocal full
-        if message["type"] == "http.response.start" and message["status"] == 503:
-            full = True
-            await _refuse(send, 503, BUSY)
-        elif not full:
-            await send(message)
 
     return wrapped
 
@@ -191,29 +165,20 @@ def _replay(message: Message, then: Callable[[], Awaitable[Any]]) -> Receive:
     return wrapped
 
 
-async def _collect(app: App, scope: Message, receive: Receive) -> tuple[int, list[Any], bytes]:
+async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> Response:
     """Collect the whole response of an application."""
-    status, headers, body = 500, [], bytearray()
+    response, body = Response(status_code=500), bytearray()
 
     async def keep(message: Message) -> None:
-        nonlocal status, headers
         if message["type"] == "http.response.start":
-            status, headers = message["status"], message["headers"]
+            response.status_code, response.raw_headers = message["status"], message["headers"]
         else:
             body.extend(message.get("body", b""))
 
     await app(scope, receive, keep)
-    return status, headers, bytes(body)
+    response.body = bytes(body)
+    return response
 
 
-async def _respond(send: Send, status: int, headers: list[Any], body: bytes) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    kept = [pair for pair in headers if pair[0].lower() != b"content-length"]
-    await send({"type": "http.response.start", "status": status, "headers": [*kept, length]})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    headers = [(b"content-type", b"application/json")]
-    body = json.dumps({"detail": sentence, "error": sentence}).encode()
-    await _respond(send, status, headers, body)
+def _refusal(status: int, sentence: str) -> Response:
+    return JSONResponse({"detail": sentence, "error": sentence}, status)

@@ -1,9 +1,8 @@
 """Heat maps over a frame, kept so that they can be drawn again at another strength.
 
-Axes: height width pixels.
+Axes: maps, height width pixels.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from jaxtyping import Float32, UInt8
 from PIL import Image
 
 from soundspot.inference import figures
-from soundspot.inference.regions import PixelBox, hot_box, map_heat
+from soundspot.inference.regions import hot_box, map_heat
 from soundspot.web.comparing import Answer
 
 LONGER_SIDE = 960  # pixels
@@ -23,36 +22,26 @@ class Overlays:
     """A frame no larger than the page needs, and heat maps of the same size."""
 
     frame: UInt8[np.ndarray, "height width 3"]
-    heats: tuple[Float32[np.ndarray, "height width"], ...]
-    boxes: tuple[PixelBox | None, ...]
+    heats: Float32[np.ndarray, "maps height width"]
     trained: tuple[bool, ...]
 
     def pictures(self, strength: float) -> list[UInt8[np.ndarray, "_height _width 3"]]:
         """Draw each map over the frame."""
         drawn = []
-        for heat, box, trained in zip(self.heats, self.boxes, self.trained, strict=True):
-            picture = figures.overlay(self.frame, heat, box, strength)
+        for heat, trained in zip(self.heats, self.trained, strict=True):
+            picture = figures.overlay(self.frame, heat, hot_box(heat), strength)
             drawn.append(picture if trained else figures.captioned(picture, (), trained=False))
         return drawn
 
     def save(self, path: Path) -> None:
         """Keep them for the next change of strength."""
-        boxes = [box or (-1,) * 4 for box in self.boxes]
-        heats, trained = np.stack(self.heats), list(self.trained)
-        np.savez(path, frame=self.frame, heats=heats, boxes=boxes, trained=trained)
+        np.savez(path, frame=self.frame, heats=self.heats, trained=self.trained)
 
     @staticmethod
     def read(path: Path) -> "Overlays":
         """Read what `save` wrote."""
         with np.load(path) as saved:
-            boxes = tuple(_box(row) for row in saved["boxes"].tolist())
-            trained = tuple(saved["trained"].tolist())
-            return Overlays(saved["frame"], tuple(saved["heats"]), boxes, trained)
-
-
-def _box(row: Sequence[int]) -> PixelBox | None:
-    x1, y1, x2, y2 = row
-    return None if x1 < 0 else (x1, y1, x2, y2)
+            return Overlays(saved["frame"], saved["heats"], tuple(saved["trained"].tolist()))
 
 
 def make_overlays(answer: Answer) -> Overlays:
@@ -63,6 +52,5 @@ def make_overlays(answer: Answer) -> Overlays:
     for result in answer.results:
         full = Image.fromarray(result.map).resize(image.size, Image.Resampling.BILINEAR)
         heats.append(map_heat(np.asarray(full), *(answer.scale or (None, None))))
-    boxes = tuple(hot_box(heat) for heat in heats)
     trained = tuple(result.trained for result in answer.results)
-    return Overlays(np.asarray(image), tuple(heats), boxes, trained)
+    return Overlays(np.asarray(image), np.stack(heats), trained)

@@ -22,8 +22,7 @@ from soundspot.web.middleware import RequestFilter
 from soundspot.web.sessions import SessionStore
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-FONT = ["system-ui", "sans-serif"]
-FONT_MONO = ["ui-monospace", "monospace"]
+FONTS = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
 
 
 @contextmanager
@@ -63,7 +62,6 @@ def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None
             prevent_thread_lock=True,
             quiet=True,
             share=False,
-            show_error=False,
             ssr_mode=False,
             run_history=False,
             enable_monitoring=False,
@@ -73,7 +71,7 @@ def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None
             max_file_size=f"{sessions.limits.upload_mb}mb",
             state_session_capacity=sessions.limits.visitors,
             app_kwargs={"middleware": [Middleware(RequestFilter, sessions=sessions)]},
-            theme=gr.themes.Default(primary_hue="blue", font=FONT, font_mono=FONT_MONO),
+            theme=gr.themes.Default(primary_hue="blue", **FONTS),
             css=CSS,
         )
     except (OSError, OverflowError) as error:
@@ -103,16 +101,13 @@ def serve_until_interrupted(
 @contextmanager
 def _environment(root: Path) -> Iterator[None]:
     """Replace the settings that gradio reads from the environment by those the page needs."""
-    before = {name: value for name, value in os.environ.items() if name.startswith("GRADIO_")}
     ours = {"GRADIO_TEMP_DIR": str(root), "GRADIO_ANALYTICS_ENABLED": "False"}
-    _replace_all(before, ours)
+    names = [name for name in os.environ if name.startswith("GRADIO_")]
+    before = {name: os.environ.pop(name) for name in names}
+    os.environ.update(ours)
     try:
         yield
     finally:
-        _replace_all(ours, before)
-
-
-def _replace_all(old: dict[str, str], new: dict[str, str]) -> None:
-    for name in old:
-        os.environ.pop(name, None)
-    os.environ.update(new)
+        for name in ours:
+            os.environ.pop(name, None)
+        os.environ.update(before)

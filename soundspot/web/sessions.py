@@ -23,23 +23,14 @@ from soundspot.web.limits import MB, Limits
 
 @dataclass
 class Session:
-    """One visitor's files and work.
+    """One visitor's files and work."""
 
-    Attributes:
-        folder: Holds the results.
-        last_seen: Time of the last sign of life.
-        uploads: The visitor's files, the most recently used last.
-        infos: What those that were probed hold.
-        results: Files made for the visitor, the newest last.
-        stop: Set when the current work is no longer wanted.
-    """
-
-    folder: Path
-    last_seen: float
-    uploads: list[Path] = field(default_factory=list)
-    infos: dict[Path, MediaInfo] = field(default_factory=dict)
-    results: list[Path] = field(default_factory=list)
-    stop: threading.Event = field(default_factory=threading.Event)
+    folder: Path  # of the results
+    last_seen: float  # time of the last sign of life
+    uploads: list[Path] = field(default_factory=list)  # the most recently used last
+    infos: dict[Path, MediaInfo] = field(default_factory=dict)  # of uploads that were probed
+    results: list[Path] = field(default_factory=list)  # the newest last
+    stop: threading.Event = field(default_factory=threading.Event)  # the work is not wanted
 
 
 class SessionStore:
@@ -112,26 +103,16 @@ class SessionStore:
                 raise SoundspotError(
                     f"the upload {path.name} is no longer available: upload it again"
                 )
-            session.uploads.append(path)
-            for old in _drop_oldest(session.uploads, self.limits.kept):
+            for old in self._keep(session.uploads, path):
                 session.infos.pop(old, None)
-                shutil.rmtree(old.parent, ignore_errors=True)
-            return path
+        return path
 
     def result_path(self, session: Session, name: str) -> Path:
         """A new path with this file name, for a result."""
         folder = self._folder(session.folder)
         with self._lock:
-            session.results.append(folder / name)
-            for old in _drop_oldest(session.results, self.limits.kept):
-                shutil.rmtree(old.parent, ignore_errors=True)
+            self._keep(session.results, folder / name)
         return folder / name
-
-    def stop_work(self, key: str) -> None:
-        """Stop the work of a session, if there is one."""
-        session = self._sessions.get(key)
-        if session is not None:
-            session.stop.set()
 
     def close(self, key: str) -> None:
         """Close a session: stop its work and remove its files."""
@@ -150,16 +131,15 @@ class SessionStore:
             forgotten = [p for p, t in self._unclaimed.items() if now - t > self.limits.unclaimed]
             for path in forgotten:
                 del self._unclaimed[path]
+                shutil.rmtree(path.parent, ignore_errors=True)
         for key in idle:
             self.close(key)
-        for path in forgotten:
-            shutil.rmtree(path.parent, ignore_errors=True)
 
     def has_room(self) -> bool:
         """Whether one more upload fits on the disk."""
         self.sweep()
-        used = _bytes_below(self.root)
-        return used + self.limits.upload_mb * MB <= self.limits.disk_mb * MB
+        free = self.limits.disk_mb * MB - _bytes_below(self.root)
+        return free >= self.limits.upload_mb * MB
 
     def clear(self) -> None:
         """Close all sessions and remove the root."""
@@ -173,11 +153,14 @@ class SessionStore:
         folder.mkdir(mode=0o700)
         return folder
 
-
-def _drop_oldest(files: list[Path], keep: int) -> list[Path]:
-    old = files[:-keep]
-    del files[:-keep]
-    return old
+    def _keep(self, files: list[Path], new: Path) -> list[Path]:
+        """Add a file; the oldest ones beyond the limit are removed and returned."""
+        files.append(new)
+        removed = files[: -self.limits.kept]
+        del files[: -self.limits.kept]
+        for old in removed:
+            shutil.rmtree(old.parent, ignore_errors=True)
+        return removed
 
 
 def _bytes_below(root: Path) -> int:

@@ -26,13 +26,8 @@ def render_within_limits(
 ) -> None:
     """Write the video with the moving map.
 
-    Args:
-        localizer: The model.
-        question: Names the video and the sound.
-        out: The file to write.
-        limits: Checked again here, as a file may be longer than its header says.
-        stop: Set it to stop the work.
-        on_progress: Called with the share that is done, 0..1.
+    The limits are checked again, as a file may be longer than its header says; `on_progress` gets
+    the share that is done, 0..1.
     """
     info = question.picture
     if info.kind != "video":

@@ -29,8 +29,7 @@ def read_columns(sound: Media, seconds: float) -> Columns:
     step = seconds / COLUMNS
     middles = [(k + 0.5) * step for k in range(COLUMNS)]
     columns = np.zeros((COLUMNS, 2), np.float32)
-    length = max(step, 1 / SAMPLE_RATE)
-    for k, part in enumerate(media.iter_sound(sound, middles, length)):
+    for k, part in enumerate(media.iter_sound(sound, middles, max(step, 1 / SAMPLE_RATE))):
         if part is not None:
             columns[k] = part.min(), part.max()
     return columns
@@ -40,24 +39,17 @@ def waveform_svg(columns: Columns, seconds: float, at: float) -> str:
     """The waveform, scaled to the full height, with marks at a moment and what is heard there."""
     peak = max(float(np.abs(columns).max()), 1e-6)
     width = 1000 / len(columns)
-    path = "".join(
-        _bar(k * width, width, low / peak, high / peak)
-        for k, (low, high) in enumerate(columns.tolist())
-    )
+    path = ""
+    for k, (low, high) in enumerate((columns / peak).tolist()):
+        top, height = (1 - high) / 2 * HEIGHT, max((high - low) / 2 * HEIGHT, 1.0)
+        path += f"M{k * width:.1f} {top:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
     heard = min(SOUND_SECONDS, seconds)
     start = min(max(at - heard / 2, 0.0), seconds - heard)
-    moment = 1000 * at / seconds
     return (
         f'<svg viewBox="0 0 1000 {HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="Waveform of {seconds:.1f} seconds" '
         f'data-seconds="{seconds}" data-heard="{heard}"><path class="sound" d="{path}"/>'
         f'<rect id="heard" x="{1000 * start / seconds:.1f}" y="0" '
         f'width="{1000 * heard / seconds:.1f}" height="{HEIGHT}"/>'
-        f'<path id="moment" d="M{moment:.1f} 0V{HEIGHT}"/></svg>'
+        f'<path id="moment" d="M{1000 * at / seconds:.1f} 0V{HEIGHT}"/></svg>'
     )
-
-
-def _bar(x: float, width: float, low: float, high: float) -> str:
-    top = (1 - high) / 2 * HEIGHT
-    height = max((high - low) / 2 * HEIGHT, 1.0)
-    return f"M{x:.1f} {top:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"

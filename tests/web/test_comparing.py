@@ -45,7 +45,6 @@ def test_two_sounds_share_a_scale_and_two_models_do_not():
     loud, faint = result([[0.0, 0.8]], 0.8), result([[0.0, 0.2]], 0.2)
     drawn = make_overlays(Answer((loud, faint), ("a", "b")))
     assert drawn.heats[0].max() == pytest.approx(1) and drawn.heats[1].max() == pytest.approx(0.25)
-    assert drawn.boxes[0] is not None and drawn.boxes[1] is None
     drawn = make_overlays(Answer((loud, faint), ("a", "b"), same_scale=False))
     assert drawn.heats[1].max() == pytest.approx(1)
 
@@ -54,10 +53,10 @@ def test_a_drawing_is_kept_and_drawn_again(tmp_path: Path):
     heat = np.zeros((5, 7), np.float32)
     heat[1:3, 2:5] = 1
     frame = np.full((5, 7, 3), 100, np.uint8)
-    drawn = Overlays(frame, (heat, 0 * heat), ((2, 1, 5, 3), None), (True, True))
+    drawn = Overlays(frame, np.stack([heat, 0 * heat]), (True, True))
     drawn.save(tmp_path / "d.npz")
     again = Overlays.read(tmp_path / "d.npz")
-    assert again.boxes == ((2, 1, 5, 3), None) and again.trained == (True, True)
+    assert again.trained == (True, True)
     for first, second in zip(drawn.pictures(0.7), again.pictures(0.7), strict=True):
         np.testing.assert_array_equal(first, second)
     strong, weak = (drawn.pictures(strength)[1] for strength in (1.0, 0.0))

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from soundspot.media import clips as media
-from soundspot.web.markup import error_html, hint_html, result_html
+from soundspot.web.markup import note_html, result_html
 from soundspot.web.waveform import COLUMNS, read_columns, waveform_svg
 from web_media import result
 
@@ -21,10 +21,10 @@ def test_the_waveform_shows_where_it_is_loud(tmp_path: Path):
 
 
 def test_what_visitors_write_is_no_html():
-    assert error_html("a<b>.mp4 is empty") == (
+    assert note_html("error", "a<b>.mp4 is empty") == (
         '<div class="note error" role="alert">a&lt;b&gt;.mp4 is empty.</div>'
     )
-    assert hint_html("now wait!") == '<div class="note hint" role="status">Now wait!</div>'
+    assert note_html("hint", "now wait!") == '<div class="note hint" role="status">Now wait!</div>'
     shown = result_html("<i>.wav", result([[0, 1]]))
     assert "&lt;i&gt;.wav" in shown and "Dog &lt;b&gt;" in shown and "width:25%" in shown
 
