@@ -14,8 +14,9 @@ def list_weights() -> None:
     """List all names with their licences and sources, and whether they are in the cache."""
     from soundspot.encoders import weights
 
-    for entry in weights.list_entries():
-        state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
+    for status in weights.list_entries():
+        entry = status.entry
+        state = f"cached, {status.size / 1e6:.1f} MB" if status.cached else "not cached"
         say(f"{entry.name:<16} {state:<18} {entry.description}")
         for line in (f"licence: {entry.licence}", *entry.sources):
             say(f"    {line}")
@@ -67,5 +68,7 @@ def verify() -> int:
 
     statuses = weights.verify()
     for status in statuses:
-        say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
+        say(
+            f"{status.entry.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}"
+        )
     return 2 if any(status.problem for status in statuses) else 0
