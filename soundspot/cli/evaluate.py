@@ -117,9 +117,8 @@ def reproduce(
     """
     from soundspot.data.pair_set import PairSet
     from soundspot.reproduce.experiments import find_table
-    from soundspot.reproduce.output import write_table
-    from soundspot.reproduce.results import ReproductionPlan
-    from soundspot.reproduce.runs import choose_test_set
+    from soundspot.reproduce.results import write_table
+    from soundspot.reproduce.runs import ReproductionPlan, choose_test_set
 
     find_table(table)  # refuse a wrong name first
     pairs = PairSet.open(data)

@@ -13,8 +13,9 @@ weights_app = App(name="weights", help="List, fetch, add and verify the pretrain
 @weights_app.command(name="list")
 def list_weights() -> None:
     """List all names with their licences and sources, and whether they are in the cache."""
-    for entry in weights.list_entries():
-        state = f"cached, {entry.size / 1e6:.1f} MB" if entry.cached else "not cached"
+    for status in weights.list_entries():
+        entry = status.entry
+        state = f"cached, {status.size / 1e6:.1f} MB" if status.cached else "not cached"
         say(f"{entry.name:<16} {state:<18} {entry.description}")
         for line in (f"licence: {entry.licence}", *entry.sources):
             say(f"    {line}")
@@ -58,5 +59,7 @@ def verify() -> int:
     """Check every file in the cache; exit with code 2 if one is damaged."""
     statuses = weights.verify()
     for status in statuses:
-        say(f"{status.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}")
+        say(
+            f"{status.entry.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}"
+        )
     return 2 if any(status.problem for status in statuses) else 0

@@ -1,8 +1,7 @@
 """Fetch a file from the package index or from a URL; what the bytes must be is decided elsewhere.
 
-pooch was considered and left out: it would replace only `_stream_url`. Finding a file in the index
-that pip is configured with, the offline switch, reading archives without running them, files added
-by the user and the record of a conversion would all stay, wrapped around another cache.
+pooch was considered and left out: it would replace only `_stream_url`. Pip's index, the offline
+switch, archives, files added by the user and the record of a conversion would all stay.
 """
 
 import ast
@@ -67,7 +66,9 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-    settings = pip_settings(os.environ, _pip_config())
+    command = [sys.executable, "-m", "pip", "config", "list"]  # a venv need not have pip
+    config = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    settings = pip_settings(os.environ, config)
     with requests.Session() as session:
         if certificate := settings.get("cert"):
             session.verify = certificate
@@ -87,11 +88,9 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
 
 
 def pip_settings(environment: Mapping[str, str], config: str) -> dict[str, str]:
-    """The index and certificate that pip would use.
+    """The index and certificate that pip would use: PIP_... in the environment, else its files.
 
-    Args:
-        environment: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL and PIP_CERT override the files.
-        config: The output of `pip config list`: one line `section.key='value'` per setting.
+    `config` is the output of `pip config list`: one line `section.key='value'` per setting.
     """
     settings: dict[str, str] = {}
     lines = dict(line.split("=", 1) for line in config.splitlines() if "=" in line)
@@ -105,29 +104,20 @@ def pip_settings(environment: Mapping[str, str], config: str) -> dict[str, str]:
     return settings
 
 
-def _pip_config() -> str:
-    """The output of `pip config list`; empty without pip, which a venv need not have."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
 def _find_in_index(session: "requests.Session", index: str, archive: IndexArchive) -> str:
     """The URL of `archive` in one package index."""
-    from pypi_simple import (
-        NoSuchProjectError,
-        PyPISimple,
-        UnsupportedContentTypeError,
-        UnsupportedRepoVersionError,
-    )
+    import pypi_simple
 
     place = f"{describe_remote(archive)} in the index {describe_remote(index)}"
+    client = pypi_simple.PyPISimple(index, session=session)
+    unreadable = (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError)
     try:
-        page = PyPISimple(index, session=session).get_project_page(archive.project, timeout=TIMEOUT)
+        page = client.get_project_page(archive.project, timeout=TIMEOUT)
     except OSError as error:
         raise DownloadError(f"{place}: {_reason(error)}") from error
-    except NoSuchProjectError as error:
+    except pypi_simple.NoSuchProjectError as error:
         raise DownloadError(f"{place}: no project {archive.project}") from error
-    except (UnsupportedContentTypeError, UnsupportedRepoVersionError) as error:
+    except unreadable as error:
         raise DownloadError(f"{place}: not a package index this version can read") from error
     for package in page.packages:
         if package.filename == archive.filename:
@@ -137,25 +127,19 @@ def _find_in_index(session: "requests.Session", index: str, archive: IndexArchiv
 
 def _stream_url(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
     import requests
+    from rich import progress as rich_progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
 
     file.seek(0)
     file.truncate()  # an earlier attempt may have failed half-way
     name = PurePosixPath(urlsplit(url).path).name
-    columns = (
-        TextColumn(name),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn(name),
+        rich_progress.BarColumn(),
+        rich_progress.DownloadColumn(),
+        rich_progress.TransferSpeedColumn(),
+        rich_progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
     )
     # If the server compressed the transfer, requests would unpack the .tar.gz itself.
     headers = {"Accept-Encoding": "identity"}
@@ -165,12 +149,12 @@ def _stream_url(session: "requests.Session", url: str, file: BufferedIOBase) -> 
     except OSError as error:
         raise DownloadError(f"{describe_remote(url)}: {_reason(error)}") from error
     length = response.headers.get("Content-Length")
-    with response, Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=int(length) if length else None)
+    with response, bar:
+        task = bar.add_task(name, total=int(length) if length else None)
         try:
             for chunk in response.iter_content(CHUNK):
                 file.write(chunk)
-                progress.advance(task, len(chunk))
+                bar.advance(task, len(chunk))
         except requests.RequestException as error:  # not OSError: the disk may be full
             raise DownloadError(f"{describe_remote(url)}: {_reason(error)}") from error
 

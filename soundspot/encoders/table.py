@@ -22,8 +22,6 @@ class EncoderSpec:
 
     Attributes:
         name: Its name in configs and on the command line.
-        modality: Whether it encodes frames or sound.
-        build: Creates the module.
         channels: Of its output: c_v or c_a.
         stride: Pixels per grid cell; None for an audio encoder.
         weights: The name of its pretrained weights in the registry.

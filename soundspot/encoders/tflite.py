@@ -25,8 +25,6 @@ class Layer:
 
     Attributes:
         kind: "conv" (out h w in), "depthwise" (1 h w channels) or "linear" (out in).
-        weight: The kernel.
-        bias: One value per output channel.
     """
 
     kind: str
@@ -105,7 +103,8 @@ def _follow(data: bytes, position: int) -> int:
 
 
 def _layers(model: _Table) -> list[Layer]:
-    codes = [_operator_code(table) for table in model.tables(1)]
+    # Old files have only a signed byte (field 0); newer ones have the full code in field 3 too.
+    codes = [max(table.number(0, "<b"), table.number(3, "<i")) for table in model.tables(1)]
     buffers = model.tables(4)
     graph = model.tables(2)[0]
     tensors = graph.tables(0)
@@ -116,15 +115,8 @@ def _layers(model: _Table) -> list[Layer]:
             _, weight, bias = operator.array(1, "<i4")[:3]
             if bias < 0:  # -1 means none
                 raise IndexError(f"a {kind} layer has no bias")
-            layers.append(
-                Layer(kind, _values(tensors[weight], buffers), _values(tensors[bias], buffers))
-            )
+            layers.append(Layer(kind, *(_values(tensors[i], buffers) for i in (weight, bias))))
     return layers
-
-
-def _operator_code(table: _Table) -> int:
-    # Old files have only a signed byte (field 0); newer ones have the full code in field 3 too.
-    return max(table.number(0, "<b"), table.number(3, "<i"))
 
 
 def _values(tensor: _Table, buffers: list[_Table]) -> NDArray[np.float32]:
@@ -135,16 +127,14 @@ def _values(tensor: _Table, buffers: list[_Table]) -> NDArray[np.float32]:
             f"Expected float32, int32 or int8 weights in a TFLite file, got TensorType "
             f"{type_number}."
         )
-    shape = tuple(int(size) for size in tensor.array(0, "<i4"))
     raw = buffers[tensor.number(2, "<I")].array(0, "u1")
-    stored = raw.view(TENSOR_TYPES[type_number]).reshape(shape)
-
+    stored = raw.view(TENSOR_TYPES[type_number]).reshape(tensor.array(0, "<i4"))
     quantization = tensor.table(4)
     scale = np.empty(0) if quantization is None else quantization.array(2, "<f4")
     if quantization is None or not scale.size:
         return stored.astype(np.float32)
     zero_point = quantization.array(3, "<i8")
-    along = [1] * len(shape)
+    along = [1] * stored.ndim
     if scale.size > 1:
         along[quantization.number(6, "<i")] = scale.size
     offset = stored.astype(np.float64) - zero_point.reshape(along)  # float64 holds any int32

@@ -41,9 +41,7 @@ class VGG16(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            *conv_layers(3, LAYOUT)[:-1]
-        )  # conv5_3 is used before its ReLU
+        self.features = nn.Sequential(*conv_layers(3, LAYOUT)[:-1])  # conv5_3 before its ReLU
 
     def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 512 h16 w16"]:
         """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""

@@ -4,6 +4,7 @@ Axes: b batch, samples at 16 kHz, patches per waveform, n patches of all wavefor
 c channels, h frames, w mel bands.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -16,9 +17,6 @@ CHANNELS = 128
 LAYOUT = (64, None, 128, None, 256, 256, None, 512, 512, None)
 FLAT = 6 * 4 * 512
 HIDDEN = 4096
-# Positions of the layers with weights in the public PyTorch port, whose key names we use.
-CONV_INDICES = (0, 3, 6, 8, 11, 13)
-LINEAR_INDICES = (0, 2, 4)
 
 
 def flatten_hwc(features: Float[Tensor, "n c h w"]) -> Float[Tensor, "n hwc"]:
@@ -58,7 +56,6 @@ class VGGish(nn.Module):
 
 def from_torch(data: bytes) -> dict[str, Tensor]:
     """Keeps the layers of the public vggish-10086976.pth; anything else in it is dropped."""
-    layers = [f"features.{index}" for index in CONV_INDICES]
-    layers += [f"embeddings.{index}" for index in LINEAR_INDICES]
-    keys = [f"{layer}.{part}" for layer in layers for part in ("weight", "bias")]
+    with torch.device("meta"):
+        keys = list(VGGish().state_dict())
     return read_tensors(data, keys, "the public VGGish file (vggish-10086976.pth)")

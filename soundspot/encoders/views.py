@@ -5,6 +5,7 @@ All randomness comes from the generator passed in, so a view is a function of it
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -45,13 +46,7 @@ def view_generator(seed: int, epoch: int, index: int) -> Rng:
 def random_view(
     frame: UInt8[Tensor, "3 h w"], augmentations: Sequence[str], rng: Rng
 ) -> Float[Tensor, "3 224 224"]:
-    """Draw one training view.
-
-    Args:
-        frame: The stored frame.
-        augmentations: Keys of AUGMENTATIONS; applied in the order of that table.
-        rng: The source of all randomness.
-    """
+    """Draw one training view; augmentations are applied in the order of AUGMENTATIONS."""
     check_augmentations(augmentations)
     size = RESIZED if "crop" in augmentations else VIEW_SIZE
     view = resize_tensor(frame, size, size).float() / 255
@@ -105,12 +100,8 @@ def _gaussian_blur(view: Tensor, rng: Rng) -> Tensor:
     return F.conv2d(rows, kernel.view(1, 1, -1, 1).repeat(3, 1, 1, 1), groups=3)[0]
 
 
-def _horizontal_flip(view: Tensor, rng: Rng) -> Tensor:
-    return view.flip(2) if rng.random() < 0.5 else view
-
-
-def _vertical_flip(view: Tensor, rng: Rng) -> Tensor:
-    return view.flip(1) if rng.random() < 0.5 else view
+def _flip(axis: int, view: Tensor, rng: Rng) -> Tensor:
+    return view.flip(axis) if rng.random() < 0.5 else view
 
 
 def _translation(view: Tensor, rng: Rng) -> Tensor:
@@ -160,7 +151,7 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
     "colour_jitter": _colour_jitter,
     "grayscale": _grayscale,
     "gaussian_blur": _gaussian_blur,
-    "horizontal_flip": _horizontal_flip,
-    "vertical_flip": _vertical_flip,
+    "horizontal_flip": partial(_flip, 2),
+    "vertical_flip": partial(_flip, 1),
 }
 DEFAULT_AUGMENTATIONS = ("crop", "horizontal_flip")

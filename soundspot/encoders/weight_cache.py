@@ -151,18 +151,13 @@ def read_record(entry: RegistryEntry) -> Record:
 
 
 def read_metadata(entry: RegistryEntry) -> dict[str, str]:
-    """The metadata in the header of the converted weights; their tensors are not read."""
+    """The metadata in the header of the converted weights; their tensors are not verified."""
     read_record(entry)  # a product without a valid record was never finished
     file = product(entry)
+    data = _read_verified(entry, file)
+    length = int.from_bytes(data[:8], "little")
     try:
-        with file.open("rb") as opened:
-            length = int.from_bytes(opened.read(8), "little")
-            header = json.loads(opened.read(min(length, file.stat().st_size)))
-        metadata: dict[str, str] = header["__metadata__"]
-    except FileNotFoundError as error:
-        raise AbsentError(f"{entry.name} is not in the cache.") from error
-    except OSError as error:
-        raise WeightsError(f"Cannot read {file}: {error.strerror}.") from error
+        metadata: dict[str, str] = json.loads(data[8 : 8 + length])["__metadata__"]
     except (ValueError, LookupError, TypeError) as error:
         raise _damaged(entry, file, "it has no safetensors header") from error
     return metadata
@@ -197,27 +192,18 @@ def remembered_digest(entries: Sequence[RegistryEntry], compute: Callable[[], st
     """A digest of the tensors of some weights; computed once, then looked up by their records.
 
     It is not kept in the records: older versions of soundspot share the cache and would take a
-    record with a new field for damaged, and one digest may cover several weights.
-
-    Args:
-        entries: The weights, in the order in which the digest covers them.
-        compute: Computes it where it is not known.
+    record with a new field for damaged, and one digest covers several weights, in this order.
     """
     try:
         key = "+".join(read_record(entry).sha256 for entry in entries)
     except WeightsError:
         return compute()
-    known = _read_digests()
+    try:
+        known = dict(json.loads(digests_file().read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        known = {}  # absent or damaged: they are computed again
     if key not in known:
         known[key] = compute()
         with suppress(SoundspotError, OSError):  # a read-only cache works too
             files.write_text(digests_file(), json.dumps(known, indent=1))
-    return known[key]
-
-
-def _read_digests() -> dict[str, str]:
-    try:
-        known = json.loads(digests_file().read_text(encoding="utf-8"))
-        return {str(key): str(digest) for key, digest in known.items()}
-    except (OSError, ValueError, AttributeError):
-        return {}  # absent or damaged: they are computed again
+    return str(known[key])

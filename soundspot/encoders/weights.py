@@ -6,10 +6,10 @@ tensors are needed.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from soundspot.common.config import choose
 from soundspot.encoders import weight_cache
@@ -23,16 +23,7 @@ from soundspot.encoders.download import (
 )
 from soundspot.encoders.installing import accepted, convert, install
 from soundspot.encoders.registry import REGISTRY, Registry, RegistryEntry
-from soundspot.encoders.weight_cache import (
-    AbsentError,
-    DamagedError,
-    WeightsError,
-    product,
-    read_product,
-    read_source,
-    record_file,
-    source_file,
-)
+from soundspot.encoders.weight_cache import AbsentError, DamagedError, WeightsError, product
 
 if TYPE_CHECKING:
     import torch
@@ -42,20 +33,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WeightStatus:
-    """What `soundspot weights list` and `verify` show about an entry.
+    """What `soundspot weights list` and `verify` show.
 
     Attributes:
-        sources: Where it can come from, in words, best first.
+        entry: What the registry says about it.
         cached: Whether it works without a network.
         size: Bytes in the cache.
         problem: After `verify`: what is damaged; None if nothing is.
     """
 
-    name: str
-    kind: Literal["weights", "media"]
-    description: str
-    licence: str
-    sources: tuple[str, ...]
+    entry: RegistryEntry
     cached: bool
     size: int
     problem: str | None
@@ -67,7 +54,7 @@ def load_tensors(
     """The tensors of `name`, verified; fetched and converted first if the cache has none."""
     from safetensors.torch import load as parse
 
-    return parse(_obtain(_find_entry(name, registry, "weights"), read_product, registry, download))
+    return parse(_obtain(name, "weights", weight_cache.read_product, registry, download))
 
 
 def pretrained(encoder: str) -> "torch.nn.Module":
@@ -75,20 +62,6 @@ def pretrained(encoder: str) -> "torch.nn.Module":
     from soundspot.encoders.table import ENCODERS, build_encoder
 
     return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
-
-
-def remembered_digest(
-    names: Sequence[str], compute: Callable[[], str], *, registry: Registry = REGISTRY
-) -> str:
-    """A digest of the tensors of some weights, looked up without reading them.
-
-    Args:
-        names: The weights, in the order in which the digest covers them.
-        compute: Computes the digest where the cache does not remember it.
-        registry: The known names.
-    """
-    entries = [_find_entry(name, registry, "weights") for name in names]
-    return weight_cache.remembered_digest(entries, compute)
 
 
 def class_names(
@@ -99,10 +72,9 @@ def class_names(
 ) -> list[str]:
     """The classes these weights were trained on, in the order of their scores.
 
-    Only the header of the file is read, which `load` verifies with the rest.
+    Only the header of the file is looked at, which `load_tensors` verifies with the rest.
     """
-    entry = _find_entry(name, registry, "weights")
-    metadata = _obtain(entry, weight_cache.read_metadata, registry, download)
+    metadata = _obtain(name, "weights", weight_cache.read_metadata, registry, download)
     names: list[str] = json.loads(metadata["class_names"])
     if not names:
         raise WeightsError(f"{name} has no class names.")
@@ -111,9 +83,8 @@ def class_names(
 
 def media(name: str, *, registry: Registry = REGISTRY, download: Download = download_file) -> Path:
     """The path of a demo media file, verified; fetched first if the cache has none."""
-    entry = _find_entry(name, registry, "media")
-    _obtain(entry, read_product, registry, download)
-    return product(entry)
+    _obtain(name, "media", weight_cache.read_product, registry, download)
+    return path(name, registry=registry)
 
 
 def path(name: str, *, registry: Registry = REGISTRY) -> Path:
@@ -151,17 +122,17 @@ def fetch(
         elif not force:
             # Another process may have fetched it while this one waited for the lock.
             try:
-                read_product(entry)
+                weight_cache.read_product(entry)
                 return product(entry)
             except AbsentError:
                 pass
         try:
-            source, data = read_source(entry)
+            source, data = weight_cache.read_source(entry)
         except (AbsentError, DamagedError) as error:
             if isinstance(error, DamagedError) and not force:
                 raise
             _fetch_any(entry, registry, download)
-            source, data = read_source(entry)
+            source, data = weight_cache.read_source(entry)
         if force:
             weight_cache.digests_file().unlink(missing_ok=True)
         convert(entry, source, data)
@@ -174,7 +145,7 @@ def add(name: str, file: str | Path, *, registry: Registry = REGISTRY) -> Path:
     try:
         with Path(file).open("rb") as opened, weight_cache.locked(weight_cache.root()):
             install(opened, str(file), entry, registry)
-            convert(entry, *read_source(entry))
+            convert(entry, *weight_cache.read_source(entry))
     except OSError as error:
         raise WeightsError(f"Cannot add {file} to {name}: {error.strerror}.") from error
     return product(entry)
@@ -190,22 +161,25 @@ def verify(registry: Registry = REGISTRY) -> list[WeightStatus]:
     return [_status(entry, _problem(entry)) for entry in registry.values()]
 
 
-def _find_entry(
-    name: str, registry: Registry, kind: Literal["weights", "media"] | None = None
-) -> RegistryEntry:
+def _find_entry(name: str, registry: Registry, kind: str | None = None) -> RegistryEntry:
     choices = {entry.name: entry for entry in registry.values() if kind in (None, entry.kind)}
     return choose(kind or "weights", name, choices)
 
 
 def _obtain(
-    entry: RegistryEntry, read: Callable[[RegistryEntry], T], registry: Registry, download: Download
+    name: str,
+    kind: str,
+    read: Callable[[RegistryEntry], T],
+    registry: Registry,
+    download: Download,
 ) -> T:
     """Read something from the cache; a complete cache needs no lock and no network."""
+    entry = _find_entry(name, registry, kind)
     try:
         return read(entry)
     except (AbsentError, DamagedError):
         # `fetch` looks again under the lock, when no other process can be half-way through.
-        fetch(entry.name, registry=registry, download=download)
+        fetch(name, registry=registry, download=download)
         return read(entry)
 
 
@@ -241,27 +215,21 @@ def _fetch_one(
 
 
 def _status(entry: RegistryEntry, problem: str | None) -> WeightStatus:
-    sources = [file for source in entry.sources if (file := source_file(entry, source)).is_file()]
-    converted = [file for file in (product(entry), record_file(entry)) if file.is_file()]
-    return WeightStatus(
-        name=entry.name,
-        kind=entry.kind,
-        description=entry.description,
-        licence=entry.licence,
-        sources=tuple(str(source) for source in entry.sources),
-        cached=bool(sources) or len(converted) == 2,
-        size=sum(file.stat().st_size for file in {*sources, *converted}),
-        problem=problem,
-    )
+    sources = [weight_cache.source_file(entry, source) for source in entry.sources]
+    sources = [file for file in sources if file.is_file()]
+    converted = [product(entry), weight_cache.record_file(entry)]
+    converted = [file for file in converted if file.is_file()]
+    size = sum(file.stat().st_size for file in {*sources, *converted})
+    return WeightStatus(entry, bool(sources) or len(converted) == 2, size, problem)
 
 
 def _problem(entry: RegistryEntry) -> str | None:
-    problems = []
-    for read in (read_source, read_product) if entry.kind == "weights" else (read_source,):
+    problems: dict[str, None] = {}  # the product of media is its source
+    for read in (weight_cache.read_source, weight_cache.read_product):
         try:
             read(entry)
         except AbsentError:
             continue
         except DamagedError as error:
-            problems.append(str(error))
+            problems[str(error)] = None
     return " ".join(problems) or None

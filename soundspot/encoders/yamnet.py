@@ -71,12 +71,8 @@ class YAMNet(nn.Module):
         super().__init__()
         self.stem = SameConv2d(1, STEM, stride=2)
         widths = (STEM, *(width for width, _ in BLOCKS))
-        self.blocks = nn.Sequential(
-            *(
-                SeparableBlock(c_in, c_out, stride)
-                for c_in, (c_out, stride) in zip(widths, BLOCKS, strict=False)
-            )
-        )
+        blocks = zip(widths, BLOCKS, strict=False)
+        self.blocks = nn.Sequential(*(SeparableBlock(c_in, *block) for c_in, block in blocks))
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 1024"]:
@@ -108,15 +104,10 @@ def from_tflite(data: bytes) -> dict[str, Tensor]:
             f"Expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
             f"a classifier) in the TFLite file, but its {len(layers)} layers are different."
         )
-    names = ["stem"]
-    for number in range(len(BLOCKS)):
-        names += [f"blocks.{number}.depthwise", f"blocks.{number}.pointwise"]
-    names.append("classifier")
-    state = {}
-    for name, layer in zip(names, layers[1:], strict=True):
-        state[f"{name}.weight"] = _torch_order(layer)
-        state[f"{name}.bias"] = torch.from_numpy(layer.bias)
-    return state
+    with torch.device("meta"):
+        keys = list(YAMNet().state_dict())  # weight and bias of each layer, in the same order
+    tensors = [t for layer in layers[1:] for t in (_torch_order(layer), torch.tensor(layer.bias))]
+    return dict(zip(keys, tensors, strict=True))
 
 
 def _torch_order(layer: Layer) -> Tensor:

@@ -45,8 +45,7 @@ def read_description(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
         raise SoundspotError(f"{path} is damaged; delete {path.parent} and encode again") from error
     for key, value in expected.items():
         if description.get(key) != value:
-            was = json.dumps(description.get(key))[:80]
-            now = json.dumps(value)[:80]
+            was, now = json.dumps(description.get(key))[:80], json.dumps(value)[:80]
             raise SoundspotError(
                 f"the feature cache {path.parent} is stale: its {key} is {was}, but now it is "
                 f"{now}; encode into another folder, or delete this one"
@@ -80,24 +79,14 @@ class FeatureCache:
     def open(
         cls, folder: Path, pairs: PairSet, spec: FeatureSpec, digest: str | None = None
     ) -> "FeatureCache":
-        """Open a cache, or say why it cannot be used.
-
-        Args:
-            folder: The cache.
-            pairs: The pair set it must have been made from.
-            spec: What it must hold.
-            digest: Of the encoders' weights, such as `encoders_digest` gives; None skips the check.
-        """
+        """Open the cache of these pairs, spec and (if given) weights, or say why it is unusable."""
         path = folder / DESCRIPTION
         if not path.exists():
             raise SoundspotError(
                 f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`"
             )
-        expected = {
-            "code_version": CODE_VERSION,
-            "spec": kind_of(spec),
-            "pairs": pairs.fingerprint(),
-        }
+        made_from = {"spec": kind_of(spec), "pairs": pairs.fingerprint()}
+        expected = {"code_version": CODE_VERSION, **made_from}
         if digest is not None:
             expected["weights"] = digest
         return cls(folder, read_description(path, expected), spec)
@@ -144,8 +133,7 @@ class FeatureCache:
         groups: Sequence[list[NDArray[np.float16]]], rows: Sequence[int]
     ) -> Float[Tensor, "b c h w"]:
         """Read rows, stored as h w c: permuted to b c h w they are already channels_last."""
-        first = groups[0][0]
-        out = torch.empty(len(rows), *first.shape[1:])
+        out = torch.empty(len(rows), *groups[0][0].shape[1:])
         target = out.numpy()
         for i, (group, row) in enumerate(zip(groups, rows, strict=True)):
             target[i] = group[row // SHARD_FRAMES][row % SHARD_FRAMES]

@@ -6,7 +6,6 @@ Axes of arrays on disk: sounds are (sound, patch, channel), frames are (frame, h
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,34 +39,23 @@ ENCODE_BATCH = 16
 SOUND_PATCHES = SOUND_SAMPLES // (PATCH_FRAMES * HOP)
 
 
-@dataclass(frozen=True)
-class Contents:
-    """Everything a cache will hold, known before the first frame is read.
+class Contents(NamedTuple):
+    """Everything a cache will hold, in row order, known before the first frame is read."""
 
-    Attributes:
-        sounds: Paths of the sounds, in row order.
-        train_frames: Frames that get K augmented views.
-        eval_frames: Frames that get the evaluation view.
-    """
-
-    sounds: tuple[str, ...]
-    train_frames: tuple[str, ...]
-    eval_frames: tuple[str, ...]
+    sounds: list[str]
+    train_frames: list[str]  # get K augmented views
+    eval_frames: list[str]  # get the evaluation view
 
 
 def contents_of(pairs: PairSet) -> Contents:
     """All sounds, the frames to learn from, and the frames with boxes."""
     rows = [pair for split in pairs.splits() for pair in pairs.select(split)]
-    audio = [pair.audio for pair in rows if pair.audio is not None]
-    return Contents(
-        sounds=_unique([*audio, *(sound.audio for sound in pairs.sounds)]),
-        train_frames=_unique([pair.frame for pair in rows if pair.boxes is None]),
-        eval_frames=_unique([pair.frame for pair in rows if pair.boxes is not None]),
-    )
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
+    sounds = [pair.audio for pair in rows if pair.audio is not None]
+    sounds += [sound.audio for sound in pairs.sounds]
+    train_frames = [pair.frame for pair in rows if pair.boxes is None]
+    eval_frames = [pair.frame for pair in rows if pair.boxes is not None]
+    unique = (list(dict.fromkeys(paths)) for paths in (sounds, train_frames, eval_frames))
+    return Contents(*unique)
 
 
 class _Work(NamedTuple):
@@ -107,7 +95,12 @@ def encode(
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     encoders = load_encoders(spec, device)
     work = _Work(pairs, spec, encoders, contents_of(pairs))
-    _write_description(folder, work)
+    description = folder / DESCRIPTION
+    if description.exists():
+        read_description(description, _describe_cache(work))
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(description, json.dumps(_describe_cache(work), indent=1))
     shards = list(_shards(folder, work))
     if engine == SERIAL:
         _write_here(shards, advance)
@@ -157,7 +150,7 @@ def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
     """Bytes that a cache will take."""
     grid = int(np.prod(_grid_shape(spec))) * np.float16().nbytes
     sound = SOUND_PATCHES * ENCODERS[spec.audio].channels * np.float32().nbytes
-    frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
+    frames = views_and_sounds(spec, contents) - len(contents.sounds)
     return frames * grid + len(contents.sounds) * sound
 
 
@@ -173,25 +166,13 @@ def _grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
     return side, side, encoder.channels
 
 
-def _write_description(folder: Path, work: _Work) -> None:
-    description = _describe_cache(work)
-    path = folder / DESCRIPTION
-    if path.exists():
-        read_description(path, description)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(description, indent=1))
-
-
 def _describe_cache(work: _Work) -> dict[str, Any]:
     return {
         "code_version": CODE_VERSION,
         "spec": kind_of(work.spec),
         "weights": work.encoders.digest,
         "pairs": work.pairs.fingerprint(),
-        "sounds": list(work.contents.sounds),
-        "train_frames": list(work.contents.train_frames),
-        "eval_frames": list(work.contents.eval_frames),
+        **work.contents._asdict(),
     }
 
 
@@ -258,25 +239,13 @@ def _claimed(path: Path, wait: bool) -> Iterator[None]:
 def encode_with_bar(
     pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None], engine: Engine = SERIAL
 ) -> None:
-    """Encode into the pair set's own folder, under a progress bar.
-
-    Args:
-        pairs: The pair set.
-        spec: What to compute.
-        say: Receives messages, first how big the cache will be.
-        engine: Where to compute.
-    """
+    """Encode into the pair set's own folder, under a progress bar; first say how big it will be."""
     contents, place = contents_of(pairs), cache_folder(pairs, spec)
     total = views_and_sounds(spec, contents)
     say(f"{total} views and sounds, {size_on_disk(spec, contents) / 1e9:.2f} GB, into {place}")
     console = Console(stderr=True)
-    with Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
+    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
         encode(pairs, place, spec, lambda done: bar.advance(task, done), engine)
     say(f"complete: {place}")

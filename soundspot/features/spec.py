@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from soundspot.common.config import choose, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
+from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.registry import REGISTRY
 from soundspot.encoders.table import ENCODERS, build_encoder
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
 
@@ -72,11 +73,7 @@ def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Enco
         visual = weights.pretrained(spec.visual) if seeing else build_encoder(spec.visual, None)
         audio = weights.pretrained(spec.audio) if hearing else build_encoder(spec.audio, None)
     visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def compute() -> str:
-        return _digest_tensors(visual.state_dict(), audio.state_dict())
-
-    digest = _remembered(spec, compute) if spec.pretrained is True else compute()
+    digest = _remembered(spec, lambda: _digest_tensors(visual.state_dict(), audio.state_dict()))
     place = torch.device("cpu") if device is None else device
     return Encoders(visual.to(place), audio.to(place), digest, place)
 
@@ -86,16 +83,14 @@ def encoders_digest(spec: FeatureSpec) -> str:
 
     For pretrained encoders it is looked up, so a cache can be checked without loading a network.
     """
-
-    def compute() -> str:
-        return load_encoders(spec).digest
-
-    return _remembered(spec, compute) if spec.pretrained is True else compute()
+    return _remembered(spec, lambda: load_encoders(spec).digest)
 
 
 def _remembered(spec: FeatureSpec, compute: Callable[[], str]) -> str:
-    names = [ENCODERS[spec.visual].weights, ENCODERS[spec.audio].weights]
-    return weights.remembered_digest(names, compute)
+    if spec.pretrained is not True:
+        return compute()
+    entries = [REGISTRY[ENCODERS[name].weights] for name in (spec.visual, spec.audio)]
+    return weight_cache.remembered_digest(entries, compute)
 
 
 def _digest_tensors(*states: Mapping[str, Tensor]) -> str:

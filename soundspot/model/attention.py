@@ -16,12 +16,7 @@ EPSILON = 1e-10
 
 
 class Attended(NamedTuple):
-    """What the attention module hands on.
-
-    Attributes:
-        similarity: S, the localisation map.
-        f_av: The audio-visual representation.
-    """
+    """S, the localisation map, and f_av, the audio-visual representation."""
 
     similarity: Float[Tensor, "b h w"]
     f_av: Float[Tensor, "b d"]
@@ -98,28 +93,12 @@ def attend(
             spatial mean of the frame (Table S5); the map stays the cosine similarity.
     """
     s = similarity(f_a, f_v)
-    return Attended(s, FUSIONS[fusion](s, f_a, f_v, scaling))
+    return Attended(s, FUSIONS[fusion](SCALINGS[scaling](s), f_a, f_v))
 
 
-def _by_attention(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
-    return attended_sum(SCALINGS[scaling](s), f_v)
-
-
-def _by_concatenation(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
-    return torch.cat([f_a, f_v.mean(dim=(2, 3))], dim=1)
-
-
-def _by_product(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
-    return f_a * f_v.mean(dim=(2, 3))
-
-
-def _by_sum(s: Tensor, f_a: Tensor, f_v: Tensor, scaling: str) -> Tensor:
-    return f_a + f_v.mean(dim=(2, 3))
-
-
-FUSIONS: dict[str, Callable[[Tensor, Tensor, Tensor, str], Tensor]] = {
-    "attention": _by_attention,
-    "concatenation": _by_concatenation,
-    "product": _by_product,
-    "sum": _by_sum,
+FUSIONS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "attention": lambda weights, f_a, f_v: attended_sum(weights, f_v),
+    "concatenation": lambda _, f_a, f_v: torch.cat([f_a, f_v.mean(dim=(2, 3))], dim=1),
+    "product": lambda _, f_a, f_v: f_a * f_v.mean(dim=(2, 3)),
+    "sum": lambda _, f_a, f_v: f_a + f_v.mean(dim=(2, 3)),
 }

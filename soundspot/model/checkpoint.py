@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as serialise
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from soundspot.common.config import choose, from_dict, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write, write_text
+from soundspot.common.files import write_bytes, write_text
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Method
@@ -65,13 +64,7 @@ def build_method(method: str, config: Mapping[str, Any]) -> Method:
 
 
 def save(path: Path, model: Method, card: Card) -> None:
-    """Write weights and card; each file is replaced in one step.
-
-    Args:
-        path: Of the .safetensors file.
-        model: The trained part.
-        card: Goes beside it as .json.
-    """
+    """Write the weights to a .safetensors file and the card beside it, each in one step."""
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     if card.slim:
         state = {
@@ -80,8 +73,7 @@ def save(path: Path, model: Method, card: Card) -> None:
             if not name.startswith(model.training_only)
         }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as part:
-        part.write_bytes(serialise(state))
+    write_bytes(path, serialise(state))
     write_text(path.with_suffix(".json"), json.dumps(to_dict(card), indent=1) + "\n")
 
 
@@ -119,7 +111,10 @@ def load(path: Path) -> tuple[Method, Card]:
     model = build_method(card.method, card.config)
     try:
         state: dict[str, Tensor] = load_file(path)
-        kept = {name: _full(tensor) for name, tensor in state.items()}
+        kept = {
+            name: tensor.float() if tensor.is_floating_point() else tensor
+            for name, tensor in state.items()
+        }
         if card.slim:  # what only training needs stays as it was built
             own = model.state_dict().items()
             kept |= {name: tensor for name, tensor in own if name.startswith(model.training_only)}
@@ -144,7 +139,3 @@ def read_card(path: Path) -> Card:
             f"{beside} has format {values.get('format')}, this version reads format {FORMAT}"
         )
     return from_dict(Card, values, beside.name)
-
-
-def _full(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor

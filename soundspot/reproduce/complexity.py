@@ -8,10 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from rich.box import SIMPLE_HEAD
@@ -117,70 +117,48 @@ def gflops(recipe: Recipe) -> float:
 
 def measure(recipe: Recipe) -> Complexity:
     """Count the cost of a recipe's model, part by part; nothing is trained or loaded."""
-    visual = _encoder(recipe.features.visual, (1, 3, VIEW_SIZE, VIEW_SIZE))
-    audio = _encoder(recipe.features.audio, (1, SOUND_SAMPLES))
-    encoders = [
-        Part(f"{name} ({kind} encoder)", cost.parameters, cost.gflops, VIEWS * cost.gflops)
-        for name, kind, cost in (
-            (recipe.features.visual, "visual", visual),
-            (recipe.features.audio, "audio", audio),
-        )
-    ]
-    batch = recipe.train.batch
-    trained = _by_shapes(lambda: _method(recipe, batch, visual.shape, audio.shape))
-    return Complexity((*encoders, *trained.parts), batch, trained.pcm_pass)
-
-
-class _EncoderCost(NamedTuple):
-    parameters: int
-    gflops: float
-    shape: tuple[int, ...]
-
-
-class _MethodCost(NamedTuple):
-    parts: tuple[Part, ...]
-    pcm_pass: float | None
+    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, VIEW_SIZE, VIEW_SIZE))
+    audio, f_a = _encoder(recipe.features.audio, "audio", (1, SOUND_SAMPLES))
+    parts, pcm_pass = _by_shapes(lambda: _method(recipe, f_v, f_a))
+    return Complexity((visual, audio, *parts), recipe.train.batch, pcm_pass)
 
 
 @cache
-def _encoder(name: str, shape: tuple[int, ...]) -> _EncoderCost:
-    def count() -> _EncoderCost:
+def _encoder(name: str, kind: str, shape: tuple[int, ...]) -> tuple[Part, torch.Size]:
+    """The cost of an encoder, and the shape of its output."""
+
+    def count() -> tuple[Part, torch.Size]:
         encoder = build_encoder(name, None)
         output, counts = count_multiply_adds({}, lambda: encoder(torch.rand(shape)))
-        return _EncoderCost(_parameters(encoder), counts.total() / 1e9, tuple(output.shape))
+        gflops = counts.total() / 1e9
+        part = Part(f"{name} ({kind} encoder)", _parameters(encoder), gflops, VIEWS * gflops)
+        return part, output.shape
 
     return _by_shapes(count)
 
 
-def _method(
-    recipe: Recipe, batch: int, visual: tuple[int, ...], audio: tuple[int, ...]
-) -> _MethodCost:
+def _method(recipe: Recipe, f_v: torch.Size, f_a: torch.Size) -> tuple[list[Part], float | None]:
+    """The cost of a method's parts, and of one pass of its PCM."""
     method = build_method(recipe.method, recipe.model)
     parts = dict(find_parts(method))
-
-    def features(pairs: int, shape: tuple[int, ...]) -> torch.Tensor:
-        return torch.rand(pairs, *shape[1:])
-
+    batch = recipe.train.batch
+    views = [torch.rand(batch, *f_v[1:]) for _ in range(VIEWS)]
     classes = torch.arange(batch)  # all different, so no pair is masked as a false negative
-    first, second = features(batch, visual), features(batch, visual)
-    pairs = Batch(first, second, features(batch, audio), classes)
+    pairs = Batch(views[0], views[1], torch.rand(batch, *f_a[1:]), classes)
     _, step = count_multiply_adds(parts, lambda: method(pairs))
     method.eval()
-    single = features(1, visual), features(1, audio)
-    _, frame = count_multiply_adds(parts, lambda: method.maps(*single))
+    _, frame = count_multiply_adds(parts, lambda: method.maps(torch.rand(f_v), torch.rand(f_a)))
     own = {
         name: _parameters(part)
         - sum(_parameters(parts[other]) for other in parts if other.startswith(f"{name}."))
         for name, part in parts.items()
     }
     own[REST] = _parameters(method) - sum(own.values())
-    costs = (Part(name, n, frame[name] / 1e9, step[name] / batch / 1e9) for name, n in own.items())
+    costs = [Part(name, n, frame[name] / 1e9, step[name] / batch / 1e9) for name, n in own.items()]
     passes = {name: len(part.norms) for name, part in parts.items() if isinstance(part, PCM)}
     each = [step[name] / batch / 1e9 / total for name, total in passes.items()]
-    return _MethodCost(
-        tuple(part for part in costs if part.parameters or part.frame or part.step),
-        each[0] if each else None,
-    )
+    used = [part for part in costs if part.parameters or part.frame or part.step]
+    return used, each[0] if each else None
 
 
 def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -202,12 +180,7 @@ def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Modu
 def count_multiply_adds(
     parts: Mapping[str, nn.Module], run: Callable[[], T]
 ) -> tuple[T, "Counter[str]"]:
-    """Run something and count its multiply-adds by the innermost part that performs them.
-
-    Args:
-        parts: Modules by name; anything outside them counts as REST.
-        run: Calls the network.
-    """
+    """Run something and count its multiply-adds by the innermost part that does them, or REST."""
     # torch counts a transposed convolution by its input, the paper by its output.
     counter = FlopCounterMode(
         display=False, custom_mapping={torch.ops.aten.convolution: _convolution}
@@ -218,12 +191,9 @@ def count_multiply_adds(
     def settle() -> None:
         counts[inside[-1]] += counter.get_total_flops() // 2 - counts.total()
 
-    def enter(name: str) -> Callable[..., None]:
-        def hook(*_: object) -> None:
-            settle()
-            inside.append(name)
-
-        return hook
+    def enter(name: str, *_: object) -> None:
+        settle()
+        inside.append(name)
 
     def leave(*_: object) -> None:
         settle()
@@ -233,7 +203,7 @@ def count_multiply_adds(
         handle
         for name, part in parts.items()
         for handle in (
-            part.register_forward_pre_hook(enter(name)),
+            part.register_forward_pre_hook(partial(enter, name)),
             part.register_forward_hook(leave),
         )
     ]

@@ -1,7 +1,4 @@
-"""The paper's figures: curves as SVG, examples as a grid of pictures.
-
-Axes: h w the map at the resolution of the model, s pixels of a picture.
-"""
+"""The paper's figures: curves as SVG, examples as a grid of pictures."""
 
 import logging
 from collections.abc import Mapping
@@ -9,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
 from soundspot.common.files import atomic_write
@@ -17,8 +13,7 @@ from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay, write_picture
-from soundspot.reproduce.results import ReproductionPlan
-from soundspot.reproduce.runs import maps_of, scenes_of
+from soundspot.reproduce.runs import ReproductionPlan, maps_of, scenes_of
 
 EXAMPLES = 8
 CAPTION = 22
@@ -49,8 +44,7 @@ def draw_curves(results: Mapping[str, Any], path: Path) -> Path | None:
         if results["figure"] == "success":
             axes.plot(line["curve"]["x"], line["curve"]["y"], label=line["label"])
         else:
-            for name in ("ciou", "auc"):
-                measure = {"ciou": "cIoU", "auc": "AUC"}[name]
+            for name, measure in (("ciou", "cIoU"), ("auc", "AUC")):
                 label = f"{line['label']}, {measure}"
                 axes.plot(line["passes"]["x"], line["passes"][name], "o-", label=label)
     success = results["figure"] == "success"
@@ -83,7 +77,8 @@ def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) ->
     for row, scene in enumerate(chosen):
         frame = plan.test_set.pairs.frame(scene.frame)
         square = np.asarray(Image.fromarray(frame).resize((SIZE, SIZE)))
-        pictures = [square, *(_over(square, maps[row]) for maps in columns)]
+        heats = (evaluation_maps(maps[row : row + 1], SIZE)[0] for maps in columns)
+        pictures = [square, *(overlay(square, heat) for heat in heats)]
         for column, picture in enumerate(pictures):
             sheet.paste(Image.fromarray(picture), (SIZE * column, SIZE * row + CAPTION))
         for annotator in scene.boxes or ():
@@ -93,9 +88,3 @@ def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) ->
                 pen.rectangle((x1, y1 + corner, x2, y2 + corner), outline=GREEN, width=2)
     write_picture(path, sheet)
     return path
-
-
-def _over(
-    frame: UInt8[np.ndarray, "s s 3"], heat: Float[np.ndarray, "h w"]
-) -> UInt8[np.ndarray, "s s 3"]:
-    return overlay(frame, evaluation_maps(heat[None], SIZE)[0])

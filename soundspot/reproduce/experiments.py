@@ -16,12 +16,7 @@ TABLES = Path(__file__).parent / "tables"
 BASES = "bases"
 QUICK = ("train.epochs=4",)
 SIZES = {"10k": 10_000, "144k": 144_000}
-PAPER_TESTS = {
-    "flickr249": "flickr",
-    "flickr250": "flickr",
-    "vggss4692": "vggss",
-    "vggss": "vggss",
-}
+PAPER_TESTS = {"flickr249": "flickr", "flickr250": "flickr", "vggss4692": "vggss", "vggss": "vggss"}
 
 
 @dataclass(frozen=True)

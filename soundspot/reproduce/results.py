@@ -6,67 +6,54 @@ Numbers are fractions. Axes: n pairs.
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import PairSet
+from soundspot.common.files import write_text
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import open_cache, saliency_maps
 from soundspot.evaluation.report.tables import Table
 from soundspot.features.spec import FeatureSpec
-from soundspot.reproduce import experiments
+from soundspot.reproduce import experiments, runs
 from soundspot.reproduce.complexity import gflops
+from soundspot.reproduce.drawing import draw_figure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.runs import (
-    RunScores,
-    TestSet,
-    run_folder,
-    scenes_of,
-    score_run,
-    train_missing,
-)
+from soundspot.reproduce.runs import ReproductionPlan, RunScores, TestSet, scenes_of
 from soundspot.training.provenance import git_commit
 
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class ReproductionPlan:
-    """What to reproduce.
-
-    Attributes:
-        name: The table or figure.
-        pairs: The training set.
-        test_set: The test set.
-        seeds: How many, counted from 0.
-        quick: Fewer epochs; one seed unless more are asked for.
-        runs: Folder of all runs.
-    """
-
-    name: str
-    pairs: PairSet
-    test_set: TestSet
-    seeds: int
-    quick: bool
-    runs: Path
-
-
-def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train what is missing, test everything, and collect the numbers.
+def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -> None:
+    """Reproduce a table, print it, and write it as JSON and Markdown with its figure.
 
     Args:
         plan: What to reproduce.
+        out: Folder for the files.
         say: Receives progress messages.
-
-    Returns:
-        Plain values for JSON; `as_table` formats them.
     """
+    if out.exists() and not out.is_dir():
+        raise SoundspotError(f"expected a folder for the tables, but {out} is a file")
+    results = reproduce_table(plan, say)
+    out.mkdir(parents=True, exist_ok=True)
+    table = as_table(results)
+    place = out / f"{plan.name}.json"
+    write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
+    write_text(out / f"{plan.name}.md", table.markdown())
+    picture = draw_figure(results, plan, out)
+    Console(file=sys.stdout).print(table.rich())
+    say(f"written: {place}" + (f", {picture}" if picture else ""))
+
+
+def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
+    """Train what is missing, test everything, and collect the numbers as plain values for JSON."""
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
     experiment = experiments.find_table(plan.name)
@@ -81,12 +68,12 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
         scored, seeds = [], []
         for seed in range(plan.seeds):
             recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
-            folder = run_folder(plan.runs, recipe, plan.pairs)
+            folder = runs.run_folder(plan.runs, recipe, plan.pairs)
             done += 1
             say(f"[{done}/{total}] {line.label}, seed {seed}: {folder}")
-            run = train_missing(recipe, folder, say)
+            run = runs.train_missing(recipe, folder, say)
             passes = experiment.figure == "iterations"
-            scored.append(score_run(folder, plan.test_set, line.guidance, passes))
+            scored.append(runs.score_run(folder, plan.test_set, line.guidance, passes))
             seeds.append(_seed_entry(seed, folder, run, scored[-1]))
         entry = _line_entry(line, scored, seeds, experiment)
         entry["recipe"] = run["recipe"]
@@ -171,17 +158,13 @@ def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
     frames = [scene.frame for scene in scenes]
     cache = open_cache(test_set.pairs, FeatureSpec(), frames)
     seen = None if cache is None else saliency_maps(cache, frames)
-    return [
-        {
-            "label": baseline.name,
-            "ciou": ciou_at(baseline.scores[rows.MAIN]),
-            "auc": auc(baseline.scores[rows.MAIN]),
-            "ciou_interval": asdict(
-                bootstrap((baseline.scores[rows.MAIN] >= 0.5).astype(np.float64))
-            ),
-        }
-        for baseline in rows.baselines(truths, seen)
-    ]
+    entries = []
+    for baseline in rows.baselines(truths, seen):
+        scores = baseline.scores[rows.MAIN]
+        interval = bootstrap((scores >= 0.5).astype(np.float64))
+        numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
+        entries.append({"label": baseline.name, **numbers})
+    return entries
 
 
 def as_table(results: Mapping[str, Any]) -> Table:

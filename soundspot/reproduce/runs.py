@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
 from soundspot.common.config import from_dict, non_defaults
 from soundspot.common.errors import SoundspotError
@@ -26,12 +27,7 @@ from soundspot.evaluation.benchmarks import Benchmark, find_benchmark
 from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import Truths
-from soundspot.evaluation.predictions import (
-    EncodedFeatures,
-    EvaluatedModel,
-    Features,
-    open_model,
-)
+from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Features
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import find_scenes
@@ -68,6 +64,27 @@ class TestSet:
     benchmarks: tuple[Benchmark, ...]
     pairs: PairSet
     annotations: Path | None = None
+
+
+@dataclass(frozen=True)
+class ReproductionPlan:
+    """What to reproduce.
+
+    Attributes:
+        name: The table or figure.
+        pairs: The training set.
+        test_set: The test set.
+        seeds: How many, counted from 0.
+        quick: Fewer epochs; one seed unless more are asked for.
+        runs: Folder of all runs.
+    """
+
+    name: str
+    pairs: PairSet
+    test_set: TestSet
+    seeds: int
+    quick: bool
+    runs: Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +131,11 @@ def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> d
     result = folder / RESULT
     if not result.exists():
         pairs = PairSet.open(recipe.pairs)
-        _encode_missing(pairs, recipe, say)
+        try:
+            FeatureCache.open(cache_folder(pairs, recipe.features), pairs, recipe.features)
+        except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
+            log.info("%s", error)
+            encode_with_bar(pairs, recipe.features, say)
         train(recipe, folder, validate, training_curves)
     try:
         content: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
@@ -123,31 +144,20 @@ def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> d
     return content
 
 
-def _encode_missing(pairs: PairSet, recipe: Recipe, say: Callable[[str], None]) -> None:
-    """A stale or damaged cache is left alone: `encode` refuses it and says why."""
-    folder = cache_folder(pairs, recipe.features)
-    try:
-        FeatureCache.open(folder, pairs, recipe.features)
-    except SoundspotError as error:
-        log.info("%s", error)
-        encode_with_bar(pairs, recipe.features, say)
-
-
 def score_run(
     folder: Path, test_set: TestSet, guidance: float = 0.0, passes: bool = False
 ) -> RunScores:
     """Score the best epoch of a run (chosen on validation data) on the test set.
 
-    Args:
-        folder: The run.
-        test_set: The test set.
-        guidance: Weight of object guidance.
-        passes: Whether to score each pass of a PCM too.
+    `passes` asks for the scores after each pass of a PCM too, and a few more than in training.
     """
-    model = open_model(folder)
+    model = predictions.open_model(folder)
     first, *others = test_set.benchmarks
     scenes, truths = scenes_of(first, test_set)
-    traced = _traced(model, test_set, scenes) if passes else ()
+    traced: Sequence[Float[np.ndarray, "n h w"]] = ()
+    if passes and model.cycles is not None:
+        inputs = _features_of(model, test_set, scenes)
+        traced = list(predictions.maps_by_cycle(model, *inputs, model.cycles + MORE_CYCLES))
     scores = RunScores(
         ciou=score(maps_of(model, test_set, scenes, guidance), truths)[MAIN],
         by_cycle=tuple(score(maps, truths)[MAIN] for maps in traced),
@@ -176,29 +186,17 @@ def maps_of(
     model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if its weight is not 0."""
-    features, frames, sounds = _features_of(model, test_set, scenes)
-    heard = features.sound(sounds)
+    features, frames, heard = _features_of(model, test_set, scenes)
     maps: Float[np.ndarray, "n h w"] = predictions.maps_by_cycle(model, features, frames, heard)[-1]
     if not guidance:
         return maps
     return guide(maps, predictions.saliency_maps(features, frames), guidance)
 
 
-def _traced(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
-) -> Sequence[Float[np.ndarray, "n h w"]]:
-    """The maps after each pass of a PCM, with a few more than in training; else nothing."""
-    cycles = model.cycles
-    if cycles is None:
-        return ()
-    features, frames, sounds = _features_of(model, test_set, scenes)
-    heard = features.sound(sounds)
-    return list(predictions.maps_by_cycle(model, features, frames, heard, cycles + MORE_CYCLES))
-
-
 def _features_of(
     model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
-) -> tuple[Features, list[str], list[str]]:
+) -> tuple[Features, list[str], Tensor]:
+    """The features, the names of the frames, and the embeddings of their sounds."""
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, test_set.pairs, frames, sounds)
     if isinstance(features, EncodedFeatures) and features.lost:
@@ -206,4 +204,4 @@ def _features_of(
             f"{len(features.lost)} files of {test_set.pairs.root} cannot be read: "
             f"see `soundspot pairs check {test_set.pairs.root}`"
         )
-    return features, frames, sounds
+    return features, frames, features.sound(sounds)

@@ -12,6 +12,7 @@ from PIL import Image
 from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.encoders import weights
+from soundspot.encoders.registry import RegistryEntry
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.media import clips as media
@@ -293,7 +294,8 @@ def test_the_api_is_lazy_and_complete():
 
 def test_verify_tells_damage_by_its_exit_code(capsys, monkeypatch):
     def status(problem: str | None) -> weights.WeightStatus:
-        return weights.WeightStatus("w", "weights", "", "", (), True, 7, problem)
+        entry = RegistryEntry("w", "weights", "", "", ())
+        return weights.WeightStatus(entry, True, 7, problem)
 
     monkeypatch.setattr(weights, "verify", lambda: [status(None)])
     assert main(["weights", "verify"]) == 0

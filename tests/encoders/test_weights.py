@@ -171,8 +171,8 @@ def test_class_names_are_read_from_the_header_alone(cached: Path) -> None:
 
 
 def remembered(digest: str) -> str:
-    names = ["toy-model", "web-model"]
-    return weights.remembered_digest(names, lambda: digest, registry=TOYS)
+    entries = [TOYS["toy-model"], TOYS["web-model"]]
+    return weight_cache.remembered_digest(entries, lambda: digest)
 
 
 def test_a_digest_is_computed_once_for_the_same_weights(cached: Path, tmp_path: Path) -> None:
@@ -420,11 +420,11 @@ def test_list_entries_tells_what_is_cached() -> None:
     model, photo, web = weights.list_entries(TOYS)
     assert (model.cached, photo.cached, web.cached) == (True, True, False)
     assert (model.size, photo.size, web.size) == (len(TENSOR_FILE), len(PHOTO), 0)
-    assert model.sources == (
+    assert [str(source) for source in model.entry.sources] == [
         "toy.bin in toy-1.0.tar.gz on the package index",
         "other.bin, added by you",
-    )
-    assert web.sources == ("other.bin from https://example.org/other.bin",)
+    ]
+    assert str(web.entry.sources[0]) == "other.bin from https://example.org/other.bin"
 
 
 def _load_in_a_process(log: Path, barrier, results) -> None:  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
-from soundspot.reproduce import experiments, output, results, runs
+from soundspot.reproduce import experiments, results, runs
 from soundspot.reproduce.experiments import Line
 
 BASES = {
@@ -58,7 +58,7 @@ def tables(tmp_path, monkeypatch):
 def plan(pairs, folder=None, name="plain", seeds=1):
     """Most tests share their runs, as tables do."""
     test_set = runs.choose_test_set(pairs, pairs.root, ["escvoc-val", "escvoc-duets-val"], None)
-    return results.ReproductionPlan(
+    return runs.ReproductionPlan(
         name, pairs, test_set, seeds, True, folder or pairs.root.parent / "runs"
     )
 
@@ -93,7 +93,7 @@ def test_the_paper_s_learning_rates_follow_the_training_set(tiny_pairs):
 def test_a_table_is_trained_tested_and_kept(pairs, tables, tmp_path, capsys):
     out = tmp_path / "out"
     said = []
-    output.write_table(plan(pairs, seeds=2), out, said.append)
+    results.write_table(plan(pairs, seeds=2), out, said.append)
     content = json.loads((out / "plain.json").read_text())
     assert [line["label"] for line in content["lines"]] == ["plain", "guided"]
     assert content["data_fingerprint"] == pairs.fingerprint()[:16]
@@ -194,7 +194,7 @@ def test_the_printed_table_by_hand():
 
 @pytest.mark.parametrize("name", ["success", "examples"])
 def test_figures_are_drawn(pairs, tables, tmp_path, name):
-    output.write_table(plan(pairs, name=name), tmp_path / "out", lambda line: None)
+    results.write_table(plan(pairs, name=name), tmp_path / "out", lambda line: None)
     if name == "success":
         pytest.importorskip("matplotlib")
         assert "</svg>" in (tmp_path / "out" / "success.svg").read_text()
@@ -233,7 +233,7 @@ def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(SoundspotError, match="is a file"):
-        output.write_table(plan(pairs), file, lambda line: None)
+        results.write_table(plan(pairs), file, lambda line: None)
 
 
 def test_a_damaged_result_is_named(pairs, tables, tmp_path):

@@ -9,7 +9,7 @@ from brightness import brightness_localizer
 from media_opens import MOST, count_opens
 from soundspot.web import comparing
 from soundspot.web.comparing import NOTHING, ServedModels
-from soundspot.web.handlers import VIDEO, Handlers
+from soundspot.web.handlers import OUTPUTS, VIDEO, Handlers
 from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
 from web_media import write_clip
@@ -31,7 +31,7 @@ def test_every_request_opens_a_video_a_few_times(tmp_path: Path, monkeypatch: py
     assert 0 < len(opens) <= MOST
     opens.clear()
     shown = handlers.on_show(request, *values, 100)
-    assert shown.first is not None and len(opens) == 1
+    assert shown[OUTPUTS.index("first")] is not None and len(opens) == 1
     opens.clear()
     _, video = handlers.on_render(request, SilentProgress(), *values)
     assert video.visible and len(opens) <= MOST

@@ -1,4 +1,4 @@
-"""One line a method: its name, its config and its module.
+"""One line per method: its name, its config and its module.
 
 A new method is one file with a Method and its config, and one line here.
 """
@@ -13,12 +13,7 @@ from soundspot.model.methods.sspl import SSPL, SSPLConfig
 
 
 class MethodSpec(NamedTuple):
-    """How a method is built.
-
-    Attributes:
-        config: Its dataclass of switches.
-        module: Takes the config.
-    """
+    """A method's dataclass of switches, and the module that takes it."""
 
     config: type[Any]
     module: type[Method]

@@ -3,8 +3,7 @@
 The paper's study of false negatives trains a contrastive network in two ways: strategy A takes the
 sound of any other pair as a negative, strategy B only sounds of another class, which needs labels.
 
-Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid,
-d dimensions in which a frame and a sound are compared.
+Axes: b batch, d dimensions in which a frame and a sound are compared.
 """
 
 from dataclasses import dataclass
@@ -15,21 +14,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
-from soundspot.model.attention import attend, similarity
-from soundspot.model.heads import AudioTransform
-from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.attention import attend
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput
 
 Negatives = Literal["all", "other_class"]
 
 
 @dataclass(frozen=True)
-class AttentionConfig:
-    """Every switch of the attention baseline.
+class AttentionConfig(CosineConfig):
+    """The switches of the attention baseline.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
-        visual_conv: A trained 1 x 1 convolution on the visual feature.
         negatives: Which other pairs of a batch are negatives: all of them (strategy A) or those of
             another class (strategy B).
         sound: What the attended frame is compared with: the frozen embedding, as in Senocak's
@@ -37,19 +33,11 @@ class AttentionConfig:
             transformed sound g(f_a), which then serves both ends.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    visual_conv: bool = False
     negatives: Negatives = "all"
     sound: Literal["embedding", "transformed"] = "embedding"
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a) < 1:
-            raise ValueError("c_v and c_a must be at least 1")
 
-
-class Attention(Method):
+class Attention(CosineMethod):
     """Attend to where the sound is, then tell the pair's own sound from the others.
 
     The weights are the softmax over the grid of the ReLU'd cosine. The visual feature summed under
@@ -62,18 +50,11 @@ class Attention(Method):
     training_only = ("visual_fc.",)
 
     def __init__(self, config: AttentionConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.config = config
         c_v = config.c_v
-        self.g = AudioTransform(config.c_a, c_v)
-        self.conv = nn.Conv2d(c_v, c_v, 1) if config.visual_conv else nn.Identity()
         out = c_v if config.sound == "transformed" else config.c_a
         self.visual_fc = nn.Sequential(nn.Linear(c_v, c_v), nn.ReLU(), nn.Linear(c_v, out))
-
-    @property
-    def heads(self) -> list[nn.Parameter]:
-        """None: SSPL's heads have no counterpart here, so everything takes train.lr."""
-        return []
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
@@ -87,15 +68,6 @@ class Attention(Method):
         loss = torch.stack([triplet_loss(z, target, negatives) for z in views]).mean()
         return MethodOutput(loss, {})
 
-    def maps(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
-    ) -> Float[Tensor, "b h w"]:
-        """The cosine of the transformed sound with every location."""
-        return similarity(self.g(f_a), self.conv(f_v))
-
 
 def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, "b b"]:
     """Which sound (column) is a negative of which frame (row).
@@ -103,10 +75,6 @@ def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, 
     A pair is never its own negative. Two pairs that were given the same sound file are negatives of
     each other all the same, as a batch does not say which file a sound came from. Of a training in
     several processes each sees the pairs of its own share only.
-
-    Args:
-        cls: Class indices, -1 where there is none; "all" does not look at them.
-        negatives: "all" takes every other pair, "other_class" those of another class.
     """
     chosen = ~torch.eye(len(cls), dtype=torch.bool, device=cls.device)
     if negatives == "other_class":
@@ -133,11 +101,6 @@ def triplet_loss(
     With [d+, d-] = softmax([|z - h+|, |z - h-|]) it is d+^2 + (1 - d-)^2, the mean over the
     negatives of a frame and then over the frames that have any. Senocak draws one negative a frame;
     taking all of a batch is the expectation of that, without chance.
-
-    Args:
-        z: The attended frames.
-        h: Their sounds.
-        negatives: Which sounds (columns) are negatives of which frames (rows).
     """
     # The shortcut through a matrix product would lose the small distances to rounding.
     distances = torch.cdist(z, h, compute_mode="donot_use_mm_for_euclid_dist")

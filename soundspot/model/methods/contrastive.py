@@ -13,21 +13,18 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from soundspot.model.attention import every_similarity, self_attended, similarity
-from soundspot.model.heads import AudioTransform
-from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput
 
 
 @dataclass(frozen=True)
-class ContrastiveConfig:
-    """Every switch of the contrastive reference.
+class ContrastiveConfig(CosineConfig):
+    """The switches of the contrastive reference.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature.
-        visual_conv: A trained 1 x 1 convolution on the visual feature.
         self_attention: Temperature of the self-attention without parameters that maps are made
             with; 0 is off. Training does without it.
         temperature: Of InfoNCE.
@@ -36,8 +33,6 @@ class ContrastiveConfig:
             target, so that false negatives are not pushed away; 0 is one target a sound.
     """
 
-    c_v: int = 512
-    c_a: int = 128
     visual_conv: bool = True
     self_attention: float = 0.0
     temperature: float = 0.07
@@ -46,25 +41,19 @@ class ContrastiveConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
+        super().__post_init__()
         if self.temperature <= 0 or min(self.self_attention, self.pooling, self.alike) < 0:
             raise ValueError(
                 "temperature must be positive; self_attention, pooling and alike not negative"
             )
 
 
-class Contrastive(Method):
-    """g for the sound, a 1 x 1 convolution for the frame, and nothing else."""
+class Contrastive(CosineMethod):
+    """Nothing is trained but the two projections."""
 
     def __init__(self, config: ContrastiveConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.config = config
-        self.g = AudioTransform(config.c_a, config.c_v)
-        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
-
-    @property
-    def heads(self) -> list[nn.Parameter]:
-        """None: all of it takes the one learning rate."""
-        return []
 
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions."""
@@ -80,16 +69,12 @@ class Contrastive(Method):
         return MethodOutput(loss, {"matched": right.detach()})
 
     def maps(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The cosine of the sound with every location."""
-        f_v = self.conv(f_v)
-        if self.config.self_attention:
-            f_v = self_attended(f_v, self.config.self_attention)
-        return similarity(self.g(f_a), f_v)
+        """The cosine of the sound with every location, after self-attention if that is on."""
+        if not self.config.self_attention:
+            return super().maps(f_v, f_a)
+        return similarity(self.g(f_a), self_attended(self.conv(f_v), self.config.self_attention))
 
 
 def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:

@@ -4,8 +4,7 @@ A frame is told from its own background and from the sounds of other pairs by ma
 similarity maps. Of the original only the loss is kept: its ResNet-18s give way to the frozen
 encoders, so that g, and the 1 x 1 convolution if wanted, are all that is trained.
 
-Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
-channels (c_a), c visual channels (c_v), h w feature grid.
+Axes: b batch (of frames and of sounds), n locations of the grid.
 """
 
 from dataclasses import dataclass
@@ -13,22 +12,19 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from soundspot.model.attention import every_similarity, similarity
-from soundspot.model.heads import AudioTransform
+from soundspot.model.attention import every_similarity
 from soundspot.model.methods.attention import Negatives, negative_pairs
-from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput
 
 
 @dataclass(frozen=True)
-class HardWayConfig:
-    """Every switch of HardWay; the defaults are those of its paper.
+class HardWayConfig(CosineConfig):
+    """The switches of HardWay; the defaults are those of its paper.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
-        visual_conv: A trained 1 x 1 convolution on the visual feature.
         trimap: Whether locations between the two thresholds are ignored; without it the positive
             threshold parts positives from background.
         background: Whether the own background is a negative.
@@ -40,9 +36,6 @@ class HardWayConfig:
             class, as in the paper's study of false negatives.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    visual_conv: bool = False
     trimap: bool = True
     background: bool = True
     positive_threshold: float = 0.65
@@ -53,27 +46,19 @@ class HardWayConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a) < 1:
-            raise ValueError("c_v and c_a must be at least 1")
+        super().__post_init__()
         if min(self.sharpness, self.temperature) <= 0:
             raise ValueError("sharpness and temperature must be positive")
         if self.background_threshold > self.positive_threshold:
             raise ValueError("background_threshold must not be above positive_threshold")
 
 
-class HardWay(Method):
+class HardWay(CosineMethod):
     """Bring a sound to the locations it fits, away from the rest and from other frames."""
 
     def __init__(self, config: HardWayConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.config = config
-        self.g = AudioTransform(config.c_a, config.c_v)
-        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
-
-    @property
-    def heads(self) -> list[nn.Parameter]:
-        """None: SSPL's heads have no counterpart here, so everything takes train.lr."""
-        return []
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
@@ -84,15 +69,6 @@ class HardWay(Method):
             for f_v in (batch.f_v1, batch.f_v2)
         ]
         return MethodOutput(torch.stack(losses).mean(), {})
-
-    def maps(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
-    ) -> Float[Tensor, "b h w"]:
-        """A: the cosine of the own transformed sound with every location."""
-        return similarity(self.g(f_a), self.conv(f_v))
 
 
 def hardway_loss(
@@ -106,10 +82,7 @@ def hardway_loss(
     -99, which makes a negative similarity a huge positive logit; here each pair counts once. The
     masks pass gradients on, as theirs do. A frame without negatives has its background alone.
 
-    Args:
-        a0: Similarity of every frame (rows) with every sound (columns); A is its diagonal.
-        negatives: Which sounds are negatives of which frames.
-        config: Thresholds and switches.
+    a0 is the similarity of every frame (rows) with every sound (columns); A is its diagonal.
     """
     sharpness, low = config.sharpness, config.background_threshold
     if not config.trimap:

@@ -26,12 +26,7 @@ class Batch(NamedTuple):
 
 
 class MethodOutput(NamedTuple):
-    """A loss to minimise and what to write in the log.
-
-    Attributes:
-        loss: The scalar to minimise.
-        report: Detached scalars for the log.
-    """
+    """The loss to minimise, and detached scalars for the log."""
 
     loss: Float[Tensor, ""]
     report: dict[str, Tensor]
@@ -49,26 +44,20 @@ class Method(nn.Module):
     @property
     def heads(self) -> list[nn.Parameter]:
         """The parameters that take lr_1 of Table S1; all others take lr_2."""
-        raise NotImplementedError
+        return []
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The losses of a batch of two views and their sound."""
         raise NotImplementedError
 
     def maps(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps; `cycles` is the PCM's T for this call, where there is one."""
         raise NotImplementedError
 
     def maps_by_cycle(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> list[Float[Tensor, "b h w"]]:
         """The maps after t = 1, ..., T passes of a PCM; one map where there is no PCM."""
         return [self.maps(f_v, f_a)]

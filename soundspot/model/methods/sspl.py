@@ -12,14 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model import losses
-from soundspot.model.attention import (
-    attend,
-    attended_sum,
-    self_attended,
-    similarity,
-    spatial_softmax,
-)
+from soundspot.model import attention, losses
+from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector
 from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.pcm import PCM, Variant
@@ -73,15 +67,10 @@ class SSPLConfig:
         sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden)
         if min(sizes) < 1:
             raise ValueError("c_v, c_a, cycles, projection and hidden must be at least 1")
-        if (
-            min(self.alignment, self.self_attention) < 0
-            or self.alignment_temperature <= 0
-            or not 0 <= self.momentum <= 1
-        ):
-            raise ValueError(
-                "alignment and self_attention must not be negative, alignment_temperature must be "
-                "positive, momentum in 0..1"
-            )
+        if min(self.alignment, self.self_attention) < 0:
+            raise ValueError("alignment and self_attention must not be negative")
+        if self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
+            raise ValueError("alignment_temperature must be positive, momentum in 0..1")
 
 
 class _Encoded(NamedTuple):
@@ -110,7 +99,7 @@ class _Branch(nn.Module):
         """What is not in the paper: a convolution, and a self-attention without parameters."""
         if self.conv is not None:
             f_v = self.conv(f_v)
-        return self_attended(f_v, self.self_attention) if self.self_attention else f_v
+        return attention.self_attended(f_v, self.self_attention) if self.self_attention else f_v
 
     def visual(self, f_v: Tensor, f_a: Tensor, cycles: int | None = None) -> Tensor:
         """The visual feature the attention module sees."""
@@ -121,7 +110,7 @@ class _Branch(nn.Module):
 
     def forward(self, f_v: Tensor, f_a: Tensor) -> _Encoded:
         f_v = self.visual(f_v, f_a)
-        attended = attend(self.g(f_a), f_v, self.scaling, self.fusion)
+        attended = attention.attend(self.g(f_a), f_v, self.scaling, self.fusion)
         return _Encoded(attended.similarity, f_v, self.projector(attended.f_av))
 
 
@@ -134,14 +123,11 @@ class SSPL(Method):
         super().__init__()
         self.config = config
         self.branch = _Branch(config)
-        self.predictor = Predictor(config.projection) if self._predicts else None
+        predicts = config.objective in ("simsiam", "byol")
+        self.predictor = Predictor(config.projection) if predicts else None
         self.target: _Branch | None = None
         if config.objective == "byol":
             self.target = copy.deepcopy(self.branch).requires_grad_(False)
-
-    @property
-    def _predicts(self) -> bool:
-        return self.config.objective in ("simsiam", "byol")
 
     @property
     def heads(self) -> list[nn.Parameter]:
@@ -150,16 +136,13 @@ class SSPL(Method):
         return [*self.branch.projector.parameters(), *predictor]
 
     def forward(self, batch: Batch) -> MethodOutput:
-        """The losses of a batch of two views and their sound.
-
-        Each view runs on its own, so that batch-norm statistics stay those of one view.
-        """
-        one = self.branch(batch.f_v1, batch.f_a)
-        two = self.branch(batch.f_v2, batch.f_a)
-        loss = self._objective(one.z, two.z, batch)
-        report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(one.z)}
+        """Each view runs on its own, so that batch-norm statistics stay those of one view."""
+        first = self.branch(batch.f_v1, batch.f_a)
+        second = self.branch(batch.f_v2, batch.f_a)
+        loss = self._objective(first.z, second.z, batch)
+        report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(first.z)}
         if self.config.alignment:
-            aligned = (self._alignment(one, batch.f_a) + self._alignment(two, batch.f_a)) / 2
+            aligned = (self._alignment(first, batch.f_a) + self._alignment(second, batch.f_a)) / 2
             report["alignment"] = aligned.detach()
             loss = loss + self.config.alignment * aligned
         return MethodOutput(loss, report)
@@ -176,45 +159,35 @@ class SSPL(Method):
             return losses.simsiam(p1, p2, z1, z2, self.config.stop_gradient)
         with torch.no_grad():
             if self.training:
-                self._update_target(self.target)
+                # Move the target towards the weights that the last step left.
+                weights = zip(self.target.parameters(), self.branch.parameters(), strict=True)
+                for old, new in weights:
+                    old.lerp_(new, 1 - self.config.momentum)
             target1 = self.target(batch.f_v1, batch.f_a).z
             target2 = self.target(batch.f_v2, batch.f_a).z
         return losses.byol(p1, p2, target1, target2)
 
-    def _update_target(self, target: _Branch) -> None:
-        """Move the target towards the weights the last step left; called before its next use."""
-        for old, new in zip(target.parameters(), self.branch.parameters(), strict=True):
-            old.lerp_(new, 1 - self.config.momentum)
-
     def _alignment(self, encoded: _Encoded, f_a: Tensor) -> Tensor:
         """Barlow-style redundancy reduction between what is seen and what is heard."""
-        weights = spatial_softmax(encoded.similarity, self.config.alignment_temperature)
-        seen = attended_sum(weights, F.normalize(encoded.f_v, dim=1))
+        weights = attention.spatial_softmax(encoded.similarity, self.config.alignment_temperature)
+        seen = attention.attended_sum(weights, F.normalize(encoded.f_v, dim=1))
         heard = self.branch.g(f_a)
         return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
 
     def maps(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps S, with the PCM's T of this call if given."""
         return similarity(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
 
     def maps_by_cycle(
-        self,
-        f_v: Float[Tensor, "b c h w"],
-        f_a: Float[Tensor, "b p a"],
-        cycles: int | None = None,
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> list[Float[Tensor, "b h w"]]:
         """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
-        f_v = self.branch.before_pcm(f_v)
-        heard = self.branch.g(f_a)
-        pooled = pooled_audio(f_a, unit=self.branch.released)
-        steps = self.branch.pcm.trace(f_v, pooled, cycles)
+        heard, pooled = self.branch.g(f_a), pooled_audio(f_a, unit=self.branch.released)
+        steps = self.branch.pcm.trace(self.branch.before_pcm(f_v), pooled, cycles)
         return [similarity(heard, step.f_v) for step in steps]
 
 

@@ -1,0 +1,45 @@
+"""What the methods with negatives share: two small projections, and their cosine as the map."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.model.attention import similarity
+from soundspot.model.heads import AudioTransform
+from soundspot.model.methods.method import Method
+
+
+@dataclass(frozen=True)
+class CosineConfig:
+    """The sizes of the projections.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        visual_conv: A trained 1 x 1 convolution on the visual feature.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    visual_conv: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a) < 1:
+            raise ValueError("c_v and c_a must be at least 1")
+
+
+class CosineMethod(Method):
+    """g for the sound, and a 1 x 1 convolution or nothing for the frame."""
+
+    def __init__(self, config: CosineConfig) -> None:
+        super().__init__()
+        self.g = AudioTransform(config.c_a, config.c_v)
+        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of the transformed sound with every location."""
+        return similarity(self.g(f_a), self.conv(f_v))
