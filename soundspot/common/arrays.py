@@ -1,7 +1,4 @@
-"""Min-max stretching of maps.
-
-Axes: h w a map, behind any number of others.
-"""
+"""Min-max stretching of maps. Axes: h w a map, behind any number of others."""
 
 import numpy as np
 from jaxtyping import Float
@@ -26,6 +23,4 @@ def min_max(
     span = np.asarray(highest - lowest, maps.dtype)
     stretched = maps - lowest
     stretched /= np.where(span > flat, span, np.inf)  # x / infinity is 0
-    if low is None and high is None:
-        return stretched
-    return np.clip(stretched, 0, 1)
+    return stretched if low is None and high is None else np.clip(stretched, 0, 1)

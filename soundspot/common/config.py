@@ -2,6 +2,8 @@
 
 import dataclasses
 import difflib
+import json
+import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -64,31 +66,19 @@ def override(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str,
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
-    """Build a (nested) frozen dataclass from plain values.
-
-    Args:
-        cls: The dataclass.
-        values: Plain values as YAML or JSON give them.
-        where: Name of the section, for error messages.
-    """
+    """Build a (nested) frozen dataclass from YAML or JSON values; `where` names their section."""
     hints = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for key, value in values.items():
         full = f"{where}.{key}" if where else str(key)
-        if key not in names:
-            raise SoundspotError(f"unknown key {full!r}: {nearest(str(key), names)}")
+        if key not in fields:
+            raise SoundspotError(f"unknown key {full!r}: {nearest(str(key), list(fields))}")
         made[key] = _convert(value, hints[key], full)
-    missing = [
-        field.name
-        for field in dataclasses.fields(cls)  # type: ignore[arg-type]
-        if field.name not in made
-        and field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        section = f" in section {where!r}" if where else ""
-        raise SoundspotError(f"missing key {missing[0]!r}{section}")
+    for name, field in fields.items():
+        if name not in made and field.default is field.default_factory is dataclasses.MISSING:
+            section = f" in section {where!r}" if where else ""
+            raise SoundspotError(f"missing key {name!r}{section}")
     try:
         return cls(**made)
     except ValueError as error:
@@ -102,28 +92,19 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             return None
         (hint,) = (a for a in arguments if a is not type(None))
         return _convert(value, hint, where)
-    if dataclasses.is_dataclass(hint):
+    if origin is dict or dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise SoundspotError(f"{where} must be a section of keys, not {value!r}")
-        return from_dict(typing.cast(type, hint), value, where)
+        return dict(value) if origin is dict else from_dict(hint, value, where)
     if origin is typing.Literal:
         if value not in arguments:
-            raise SoundspotError(
-                f"{where}={value!r}: {nearest(str(value), [str(a) for a in arguments])}"
-            )
+            choices = nearest(str(value), [str(a) for a in arguments])
+            raise SoundspotError(f"{where}={value!r}: {choices}")
         return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise SoundspotError(f"{where} must be a list, not {value!r}")
         return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
-    if origin is dict:
-        if not isinstance(value, Mapping):
-            raise SoundspotError(f"{where} must be a section of keys, not {value!r}")
-        return dict(value)
-    return _convert_scalar(value, hint, where)
-
-
-def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:
             return float(value)  # YAML 1.1 reads 5e-4 as a string
@@ -138,16 +119,12 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A dataclass as plain values for JSON and YAML; `from_dict` reads them back."""
-    result: dict[str, Any] = _simplify(dataclasses.asdict(config))
-    return result
+    return _plain(dataclasses.asdict(config))
 
 
-def _simplify(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _simplify(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_simplify(v) for v in value]
-    return str(value) if isinstance(value, Path) else value
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=os.fspath))
+    return plain
 
 
 def non_defaults(config: Any) -> dict[str, Any]:
@@ -164,5 +141,4 @@ def non_defaults(config: Any) -> dict[str, Any]:
                 changed[field.name] = inner
         elif value != field.default:
             changed[field.name] = value
-    simple: dict[str, Any] = _simplify(changed)
-    return simple
+    return _plain(changed)

@@ -19,12 +19,7 @@ class BusyError(SoundspotError):
 
 @contextmanager
 def explain_write_errors(path: Path, advice: str = "") -> Iterator[None]:
-    """Turn an operating system's error, such as a full disk, into one sentence.
-
-    Args:
-        path: What was being written.
-        advice: What to do about it.
-    """
+    """Turn an operating system's error, such as a full disk, into one sentence with advice."""
     try:
         yield
     except OSError as error:
@@ -37,11 +32,7 @@ def atomic_write(path: Path, advice: str = "") -> Iterator[Path]:
     """Provide a temporary path beside `path`, and rename it to `path` at the end.
 
     On any failure, such as a full disk, the previous file stays as it was. The temporary name keeps
-    the suffix, from which many writers tell the format.
-
-    Args:
-        path: The file to write.
-        advice: What to do if it cannot be written.
+    the suffix, from which many writers tell the format. `advice` ends the message of a failure.
     """
     part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
@@ -68,12 +59,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def remove_leftovers(folder: Path, pattern: str = ".*") -> None:
-    """Delete the temporary files of killed processes; only the holder of a lock may do this.
-
-    Args:
-        folder: Where to look.
-        pattern: Glob of the names or paths in it.
-    """
+    """Delete the temporary files of killed processes; only the holder of a lock may do this."""
     for path in folder.glob(pattern):
         if TEMPORARY.fullmatch(path.name):
             path.unlink(missing_ok=True)
@@ -85,13 +71,10 @@ def locked(lock: Path, busy: str, wait: bool = False, advice: str = "") -> Itera
 
     Args:
         lock: The lock file.
-        busy: What to say if another process holds it: the error or, with `wait`, a note on the
-            error stream (none if empty).
+        busy: What to say if another process holds it: in a `BusyError` or, with `wait`, as a note
+            on the error stream (none if empty).
         wait: Wait for the other process to finish.
         advice: What to do if the lock cannot be written.
-
-    Raises:
-        BusyError: Another process holds the lock, and we do not wait.
     """
     from filelock import FileLock, Timeout
 

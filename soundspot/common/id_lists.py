@@ -24,7 +24,7 @@ def is_folder_or_list(source: Path) -> bool:
 
 
 def read_ids(path: Path) -> list[str]:
-    """Read a list of ids: .txt (one per line) or .csv (the first column), plain or .gz.
+    """Read a list of ids: lines of a .txt, or the first column of a .csv.
 
     A header row is skipped if its first column is called id, file, video or the like. In rows of
     four columns that end in train or test (VGGSound's own csv: YouTube id, start second, label,

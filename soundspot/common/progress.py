@@ -10,19 +10,8 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Iterate over items and show a bar, which disappears at the end.
-
-    Args:
-        items: What to iterate over.
-        description: Text beside the bar.
-        total: Approximate number of items, if they have no length.
-    """
+    """Iterate and show a bar, which disappears at the end; `total` if the items have no length."""
     console = Console(stderr=True)
     yield from track(
-        items,
-        description,
-        total,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
+        items, description, total, console=console, transient=True, disable=not console.is_terminal
     )

@@ -19,13 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ShardJournal:
-    """The journal of one shard.
-
-    Attributes:
-        path: The journal.
-        data: The shard's data file.
-        inputs: Name and digest of what the shard is made of.
-    """
+    """The journal (`path`) of one shard (`data`); `inputs` names and digests what it is made of."""
 
     path: Path
     data: Path

@@ -5,16 +5,17 @@ clip is a video, or a picture and a sound with the same id.
 """
 
 import hashlib
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.paths import list_files
-from soundspot.data.corpus_item import CorpusItem, Files
+from soundspot.data.corpus_item import CorpusItem
 from soundspot.data.ledger import LedgerEntry, Status
 from soundspot.data.manifest import hash_split
 from soundspot.media.file_types import PICTURES, SOUNDS, VIDEOS
@@ -53,15 +54,6 @@ class Selection:
 EVERYTHING = Selection()
 
 
-@dataclass(frozen=True)
-class ClipFiles:
-    """The media of one id, as `CorpusItem` describes them."""
-
-    choices: tuple[Files, ...] = ()
-    spares: Files = ()
-    absent: tuple[Status, str] | None = None
-
-
 @dataclass
 class _Media:
     """The files of one id; frames whose folder has the id in its name are kept by folder."""
@@ -92,37 +84,21 @@ def find_items(
 ) -> tuple[list[CorpusItem], list[LedgerEntry]]:
     """The selected clips, without classes, and further entries for the ledger.
 
-    Args:
-        source: The corpus's folder.
-        out: The pair set's folder.
-        parse: From a name to an id.
-        example: A name that would be understood, for messages.
-        selection: Listed ids stay in the list's order, without repetitions.
-        at: Second of the frame; None for the middle.
+    Listed ids stay in the list's order, without repetitions. `example` is a name that `parse`
+    understands, for messages; `at` is the second of the frame, None for the middle.
     """
     check_folders(source, out)
     if selection.ids is None:
-        clips, notes = find_clips(source, parse, None, example)
+        media, notes = _find_media(source, parse, None, example)
+        ids = sorted(media)
     else:
-        read = [(text, read_id(text, parse)) for text in selection.ids]
-        ids = list(dict.fromkeys(id for _, id in read if id is not None))
-        known, notes = find_clips(source, parse, ids, example)
-        gone = ClipFiles(absent=("missing", "no file has this id"))
-        clips = {id: known.get(id, gone) for id in ids}
+        # A line of the list may be an id, a file name or a path.
+        listed = [(text, parse(bare(PurePath(text).name))) for text in selection.ids]
+        ids = list(dict.fromkeys(id for _, id in listed if id is not None))
+        media, notes = _find_media(source, parse, frozenset(ids), example)
         reason = f"is in the list, but is not an id such as {example}"
-        notes += [LedgerEntry(text, "missing", reason) for text, id in read if id is None]
-    items = [
-        CorpusItem(
-            name=id,
-            id=id,
-            split=hash_split(id, selection.val, selection.test),
-            choices=files.choices,
-            spares=files.spares,
-            at=at,
-            absent=files.absent,
-        )
-        for id, files in clips.items()
-    ]
+        notes += [LedgerEntry(text, "missing", reason) for text, id in listed if id is None]
+    items = [_make_item(id, media.get(id, _Media()), selection, at) for id in ids]
     return draw_subset(items, selection.subset, selection.seed), notes
 
 
@@ -131,33 +107,17 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def find_clips(
-    source: Path, parse: ParseId, ids: Collection[str] | None, example: str
-) -> tuple[dict[str, ClipFiles], list[LedgerEntry]]:
-    """Find the media of every id.
-
-    Args:
-        source: The corpus's folder.
-        parse: From a name to an id.
-        ids: Only these count; None for all.
-        example: A name that would be understood, for messages.
-
-    Returns:
-        The files of each id that has any, sorted by id, and ledger entries for files that belong to
-        none.
-    """
-    wanted = None if ids is None else frozenset(ids)
+def _find_media(
+    source: Path, parse: ParseId, wanted: Collection[str] | None, example: str
+) -> tuple[dict[str, _Media], list[LedgerEntry]]:
+    """The media of every (wanted) id that has any, and ledger entries for files without an id."""
     media: dict[str, _Media] = defaultdict(_Media)
     notes: list[LedgerEntry] = []
     for file in list_files(source):
         suffix = file.suffix.lower()
-        known = suffix in VIDEOS or suffix in PICTURES or suffix in SOUNDS
-        if not known or file.name.startswith("."):
-            notes.append(
-                LedgerEntry(
-                    file.as_posix(), "ignored", "is not named like a video, picture or sound"
-                )
-            )
+        if suffix not in VIDEOS | PICTURES | SOUNDS or file.name.startswith("."):
+            reason = "is not named like a video, picture or sound"
+            notes.append(LedgerEntry(file.as_posix(), "ignored", reason))
             continue
         parts = file.parts[-1:] if suffix in VIDEOS else file.parts[::-1]
         named = [id for id in (parse(bare(part)) for part in parts) if id]
@@ -165,13 +125,10 @@ def find_clips(
         if id is not None:
             _add(media[id], file, own=parse(bare(file.name)) == id)
         elif not named:
+            status: Status = "not understood" if wanted is None else "ignored"
             reason = f"has no id such as {example} in its name"
-            notes.append(
-                LedgerEntry(
-                    file.as_posix(), "not understood" if wanted is None else "ignored", reason
-                )
-            )
-    return {id: _clip_files(media[id]) for id in sorted(media)}, notes
+            notes.append(LedgerEntry(file.as_posix(), status, reason))
+    return media, notes
 
 
 def bare(name: str) -> str:
@@ -180,11 +137,6 @@ def bare(name: str) -> str:
     while path.suffix.lower() in VIDEOS | PICTURES | SOUNDS:
         path = path.with_suffix("")
     return path.name
-
-
-def read_id(text: str, parse: ParseId) -> str | None:
-    """The id that a line of a list refers to: it may be an id, a file name or a path."""
-    return parse(bare(PurePath(text).name))
 
 
 def draw_subset(items: Sequence[CorpusItem], count: int | None, seed: int) -> list[CorpusItem]:
@@ -214,24 +166,23 @@ def _add(media: _Media, file: PurePath, own: bool) -> None:
         media.frames[file.parent.as_posix()].append(name)
 
 
-def _clip_files(media: _Media) -> ClipFiles:
-    middles = [_middle(frames) for frames in media.frames.values()]
-    pictures = media.pictures + middles
+def _make_item(id: str, media: _Media, selection: Selection, at: float | None) -> CorpusItem:
+    pictures = media.pictures + [_middle(frames) for frames in media.frames.values()]
     choices = (
         *((video,) for video in media.videos),
-        *_pairs(pictures, media.sounds),
-        *_pairs(media.videos, media.sounds),
+        *itertools.product(pictures, media.sounds),
+        *itertools.product(media.videos, media.sounds),
     )
-    if choices:
-        spares = (*media.videos[1:], *pictures[1:], *media.sounds[1:])
-        return ClipFiles(choices, spares)
-    if pictures:
-        return ClipFiles(absent=("no sound", f"there is {pictures[0]}, but no sound of this id"))
-    return ClipFiles(absent=("missing", f"there is {media.sounds[0]}, but no picture of this id"))
-
-
-def _pairs(pictures: Iterable[str], sounds: Sequence[str]) -> Iterator[Files]:
-    return ((picture, sound) for picture in pictures for sound in sounds)
+    spares = (*media.videos[1:], *pictures[1:], *media.sounds[1:])
+    absent: tuple[Status, str] | None = None
+    if pictures and not choices:
+        absent = "no sound", f"there is {pictures[0]}, but no sound of this id"
+    elif media.sounds and not choices:
+        absent = "missing", f"there is {media.sounds[0]}, but no picture of this id"
+    elif not choices:
+        absent = "missing", "no file has this id"
+    split = hash_split(id, selection.val, selection.test)
+    return CorpusItem(id, id, split, choices, spares, at, absent=absent)
 
 
 def _middle(frames: Sequence[str]) -> str:

@@ -16,7 +16,6 @@ from soundspot.media import clips as media
 from soundspot.media.decoding import MediaError
 from soundspot.media.file_types import PICTURES
 from soundspot.media.resizing import resize_frame
-from soundspot.parallel.engines import CRASHED
 
 Files = tuple[str, ...]
 
@@ -74,29 +73,24 @@ class Outcome:
 def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> Outcome:
     """Read an item's frame and the 3 s around it, from the first choice that has both.
 
-    Args:
-        item: The item.
-        source: The corpus's folder.
-        stored: Folder of a pair set that may contain the item already.
+    `source` is the corpus's folder, `stored` a pair set that may contain the item already.
     """
     if item.absent is not None:
         return Outcome(*item.absent)
     # With several choices, the stored files do not tell which one they came from.
-    if stored is not None and len(item.choices) == 1:
-        digest = _stored_digest(stored, item.id)
-        if digest:
-            return Outcome("done", used=item.choices[0], digest=digest)
+    if stored and len(item.choices) == 1 and (digest := _stored_digest(stored, item.id)):
+        return Outcome("done", used=item.choices[0], digest=digest)
     faults: list[tuple[Status, str]] = []
     for files in item.choices:
         paths = [source / file for file in files]
-        gone = next((file for file in files if not (source / file).exists()), None)
-        if gone is not None:
-            faults.append(("missing", f"{gone} is a dangling link, or was deleted"))
+        if gone := [file for file in files if not (source / file).exists()]:
+            faults.append(("missing", f"{gone[0]} is a dangling link, or was deleted"))
             continue
         try:
             # An image's sound is cut at its own middle, a video's around the frame.
-            at = item.at if _is_video(files) else None
-            clip = media.read_clip(paths[0], paths[1] if len(paths) > 1 else None, at)
+            image = len(files) > 1 and paths[0].suffix.lower() in PICTURES
+            sound_file = paths[1] if len(paths) > 1 else None
+            clip = media.read_clip(paths[0], sound_file, None if image else item.at)
         except MediaError as error:
             faults.append((error.fault, str(error).replace(f"{source}{os.sep}", "")))
             continue
@@ -105,23 +99,12 @@ def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> 
             continue
         frame = media.jpeg_bytes(resize_frame(clip.frame, FRAME_SIZE, FRAME_SIZE))
         sound = media.flac_bytes(clip.waveform)
-        digest = _digest(frame, sound)
-        return Outcome("done", _join(faults), files, digest, frame, sound)
+        return Outcome("done", _join(faults), files, _digest(frame, sound), frame, sound)
     return Outcome(faults[0][0], _join(faults))
-
-
-def crashed_item(item: CorpusItem) -> Outcome:
-    """The outcome of an item that killed the process which read it."""
-    del item
-    return Outcome("unreadable", CRASHED)
 
 
 def _join(faults: list[tuple[Status, str]]) -> str:
     return " ".join(dict.fromkeys(reason for _, reason in faults))
-
-
-def _is_video(files: Files) -> bool:
-    return len(files) == 1 or Path(files[0]).suffix.lower() not in PICTURES
 
 
 def _stored_digest(root: Path, id: str) -> str:

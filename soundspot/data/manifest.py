@@ -91,26 +91,21 @@ def read_rows(path: Path, row: type[_Row]) -> Iterator[_Row]:
 
 def write_rows(path: Path, rows: Iterable[Any]) -> None:
     """Write dataclasses as JSON lines; a field at its default is left out."""
-    lines = []
-    for row in rows:
-        values = {
-            field.name: getattr(row, field.name)
-            for field in fields(row)
-            if getattr(row, field.name) != field.default
-        }
-        # ASCII: a file name that is not valid UTF-8 survives as an escape.
-        lines.append(json.dumps(values) + "\n")
-    write_text(path, "".join(lines))
+    stored = (
+        {f.name: getattr(row, f.name) for f in fields(row) if getattr(row, f.name) != f.default}
+        for row in rows
+    )
+    # ASCII: a file name that is not valid UTF-8 survives as an escape.
+    write_text(path, "".join(json.dumps(values) + "\n" for values in stored))
 
 
 def counts(pairs: Sequence[Pair], sounds: Sequence[Sound]) -> dict[str, dict[str, int]]:
     """How many pairs and pooled sounds each split has, in the order of SPLITS."""
-
-    def count(rows: Sequence[Pair] | Sequence[Sound]) -> dict[str, int]:
-        splits = Counter(row.split for row in rows)
-        return {split: splits[split] for split in SPLITS if split in splits}
-
-    return {"pairs": count(pairs), "sounds": count(sounds)}
+    tables = {"pairs": Counter(p.split for p in pairs), "sounds": Counter(s.split for s in sounds)}
+    return {
+        name: {split: table[split] for split in SPLITS if split in table}
+        for name, table in tables.items()
+    }
 
 
 def _parse(line: str, row: type[_Row], where: str) -> _Row:

@@ -29,30 +29,10 @@ from PIL import Image
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.data import manifest
-from soundspot.data.manifest import (
-    HEAD,
-    PAIRS,
-    SOUNDS,
-    SPLITS,
-    Box,
-    Pair,
-    Pairing,
-    Sound,
-)
+from soundspot.data.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Pair, Pairing, Sound
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 
-__all__ = [
-    "FRAME_SIZE",
-    "SPLITS",
-    "Box",
-    "ItemError",
-    "Pair",
-    "PairSet",
-    "Pairing",
-    "Problem",
-    "Sound",
-    "draw_sounds",
-]
+__all__ = ["ItemError", "Pair", "PairSet", "Problem", "Sound", "draw_sounds"]
 
 FRAME_SIZE = 256
 
@@ -143,10 +123,7 @@ class PairSet:
     def read(self, name: str) -> bytes:
         """The bytes of a media file, from the folder or from its shard."""
         # Opened for every read, so that forked readers do not share a handle.
-        if name in self.shards.members:
-            path, offset, size = self.shards.members[name]
-        else:
-            path, offset, size = self.root / name, 0, -1
+        path, offset, size = self.shards.members.get(name, (self.root / name, 0, -1))
         try:
             with path.open("rb") as file:
                 file.seek(offset)

@@ -4,19 +4,19 @@ The processes only read; this one alone writes, in the items' order. So the outp
 on the engine, nor on the number of processes, nor on where a run was killed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from soundspot.common.progress import progress
-from soundspot.data.corpus_item import CorpusItem, Outcome, crashed_item, prepare_item
+from soundspot.data.corpus_item import CorpusItem, Outcome, prepare_item
 from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.manifest import Pair
-from soundspot.data.shards import store_shards
+from soundspot.data.shards import Judge, Read, store_shards
 from soundspot.data.writer import PairWriter
-from soundspot.parallel.engines import SERIAL, Engine, check_visible, map_items
+from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_items
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,14 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
     """Make the pair set of a plan, or resume making it."""
     layout = {"layout": "tar"} if options.tar else {}
     writer = PairWriter(out, plan.name, "event", {**plan.rules, **layout})
-    seen = None if plan.copies else dict[str, str]()
-    judge = partial(_judge, seen)
-    read = partial(_read, plan.source, None if options.tar else out, options.engine)
+    judge = partial(_judge, None if plan.copies else {})
+    # Another machine may see the same files, but has another working directory.
+    stored = None if options.tar else out.absolute()
+    prepare = partial(_prepare_there, source=plan.source.absolute(), stored=stored)
+
+    def read(items: Iterable[CorpusItem]) -> Iterator[Outcome]:
+        return map_items(prepare, items, options.engine, lambda _: Outcome("unreadable", CRASHED))
+
     with writer.locked():
         if options.tar:
             outcomes = store_shards(plan.source, plan.items, out, read, judge)
@@ -76,18 +81,18 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
         for item, outcome in zip(items, outcomes, strict=True):
             entries += _ledger_entries(item, outcome)
             if outcome.status == "done":
-                frame, sound = f"{frames}{item.id}.jpg", f"{sounds}{item.id}.flac"
-                pairs.append(_pair(item, outcome, frame, sound))
+                pair = Pair(
+                    id=item.id,
+                    frame=f"{frames}{item.id}.jpg",
+                    audio=f"{sounds}{item.id}.flac",
+                    split=item.split,
+                    cls=item.cls,
+                    boxes=item.boxes,
+                    source=" + ".join(outcome.used),
+                    digest=outcome.digest,
+                )
+                pairs.append(pair)
         return writer.finish(pairs, (), [*entries, *plan.notes])
-
-
-def _read(
-    source: Path, stored: Path | None, engine: Engine, items: Iterable[CorpusItem]
-) -> Iterator[Outcome]:
-    # Another machine may see the same files, but has another working directory.
-    there = None if stored is None else stored.absolute()
-    prepare = partial(_prepare_there, source=source.absolute(), stored=there)
-    return map_items(prepare, items, engine, crashed_item)
 
 
 def _prepare_there(item: CorpusItem, source: Path, stored: Path | None) -> Outcome:
@@ -109,10 +114,7 @@ def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> O
 
 
 def _store_files(
-    items: Sequence[CorpusItem],
-    writer: PairWriter,
-    read: Callable[[Iterable[CorpusItem]], Iterator[Outcome]],
-    judge: Callable[[CorpusItem, Outcome], Outcome],
+    items: Sequence[CorpusItem], writer: PairWriter, read: Read, judge: Judge
 ) -> Iterator[Outcome]:
     for item, outcome in zip(items, read(items), strict=True):
         judged = judge(item, outcome)
@@ -132,16 +134,3 @@ def _ledger_entries(item: CorpusItem, outcome: Outcome) -> list[LedgerEntry]:
             if spare not in outcome.used
         ]
     return entries
-
-
-def _pair(item: CorpusItem, outcome: Outcome, frame: str, audio: str) -> Pair:
-    return Pair(
-        id=item.id,
-        frame=frame,
-        audio=audio,
-        split=item.split,
-        cls=item.cls,
-        boxes=item.boxes,
-        source=" + ".join(outcome.used),
-        digest=outcome.digest,
-    )

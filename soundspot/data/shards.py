@@ -12,9 +12,8 @@ import itertools
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
@@ -22,7 +21,7 @@ from soundspot.common.paths import file_size
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.data.corpus_item import CorpusItem, Outcome
 from soundspot.data.ledger import LEDGER, LedgerEntry, Status
-from soundspot.data.pair_set import Pair, PairSet, Sound
+from soundspot.data.pair_set import PairSet
 from soundspot.data.writer import PairWriter
 
 PER_SHARD = 1000
@@ -41,13 +40,7 @@ def store_shards(
 ) -> Iterator[Outcome]:
     """Write the items' media, `per_shard` items to a shard, and yield what became of each in order.
 
-    Args:
-        source: The corpus's folder.
-        items: What to store.
-        out: The pair set's folder.
-        read: Yields the outcome of each item.
-        judge: Has the last word on an outcome; is called in the items' order.
-        per_shard: Items, not members: lost items have no member.
+    `judge` has the last word on what was read; it is called in the items' order.
     """
     blocks = split_into_blocks(items, per_shard)
     journals = [_journal(out, number, source, block) for number, block in enumerate(blocks)]
@@ -57,23 +50,15 @@ def store_shards(
     for block, journal, rows in zip(blocks, journals, kept, strict=True):
         outcomes = fresh
         if rows is not None:
-            judged = [judge(item, row.read) for item, row in zip(block, rows, strict=True)]
-            if [outcome.status for outcome in judged] == [row.judged for row in rows]:
+            judged = [judge(item, read) for item, (read, _) in zip(block, rows, strict=True)]
+            if [outcome.status for outcome in judged] == [verdict for _, verdict in rows]:
                 yield from judged
                 continue
             outcomes = read(block)  # another shard has changed, and with it what duplicates what
         yield from _write(journal, zip(block, outcomes, strict=False), judge)
-    for path in surplus_shards(
-        (*out.glob("shard-*.tar"), *out.glob(".shard-*.jsonl")), len(blocks)
-    ):
+    stored = (*out.glob("shard-*.tar"), *out.glob(".shard-*.jsonl"))
+    for path in surplus_shards(stored, len(blocks)):
         path.unlink()
-
-
-class _Row(NamedTuple):
-    """A line of a journal: what was read, without the bytes, and the verdict on it."""
-
-    read: Outcome
-    judged: Status
 
 
 def _write(
@@ -81,7 +66,7 @@ def _write(
 ) -> list[Outcome]:
     journal.discard()
     rows, done = [], []
-    with atomic_write(journal.data) as part, _open(part) as shard:
+    with atomic_write(journal.data) as part, tarfile.open(part, "w") as shard:
         for item, outcome in outcomes:
             judged = judge(item, outcome)
             if judged.status == "done":
@@ -95,13 +80,13 @@ def _write(
     return done
 
 
-def _read_rows(journal: ShardJournal) -> list[_Row] | None:
-    """What became of a shard's items; None if the shard must be made (again)."""
+def _read_rows(journal: ShardJournal) -> list[tuple[Outcome, Status]] | None:
+    """What was read, without the bytes, and the verdict; None if the shard must be made (again)."""
     if not journal.fits():
         return None
     try:
         return [
-            _Row(Outcome(status, reason, tuple(used), digest), judged)
+            (Outcome(status, reason, tuple(used), digest), judged)
             for status, reason, used, digest, judged in map(json.loads, journal.lines())
         ]
     except ValueError:
@@ -123,10 +108,6 @@ def _shard_path(out: Path, number: int) -> Path:
     return out / f"shard-{number:06d}.tar"
 
 
-def _open(path: Path) -> tarfile.TarFile:
-    return tarfile.open(path, mode="w", format=tarfile.PAX_FORMAT)
-
-
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(data)
@@ -142,42 +123,30 @@ def pack(pairset: PairSet, out: Path, frames_per_shard: int = PER_SHARD) -> Pair
     """
     if out.resolve() == pairset.root.resolve():
         raise SoundspotError(f"{out} is the pair set itself: choose another folder for the shards")
-    rename = _flat_names(pairset)
-    writer = PairWriter(out, pairset.name, pairset.pairing, pairset.provenance)
-    with writer.locked():
-        return _pack(pairset, writer, rename, frames_per_shard)
-
-
-def _pack(
-    pairset: PairSet, writer: PairWriter, rename: Mapping[str, str], frames_per_shard: int
-) -> PairSet:
     groups = [[p.frame] if p.audio is None else [p.frame, p.audio] for p in pairset.pairs]
     groups += [[sound.audio] for sound in pairset.sounds]
-    written: set[str] = set()
-    for number, block in enumerate(split_into_blocks(groups, frames_per_shard)):
-        names = dict.fromkeys(itertools.chain(*block))
-        with atomic_write(_shard_path(writer.root, number)) as part, _open(part) as tar:
-            for name in (name for name in names if name not in written):
-                _add(tar, rename[name], pairset.read(name))
-        written |= names.keys()
+    flat = {name: PurePosixPath(name).name for name in sorted({*itertools.chain(*groups)})}
+    for name, count in Counter(flat.values()).items():
+        if count > 1:
+            raise SoundspotError(
+                f"{pairset.root} has two files called {name}, so it cannot be packed"
+            )
     pairs = [
-        dataclasses.replace(p, frame=rename[p.frame], audio=p.audio and rename[p.audio])
-        for p in pairset.pairs
+        dataclasses.replace(pair, frame=flat[pair.frame], audio=pair.audio and flat[pair.audio])
+        for pair in pairset.pairs
     ]
-    sounds = [dataclasses.replace(s, audio=rename[s.audio]) for s in pairset.sounds]
+    sounds = [dataclasses.replace(sound, audio=flat[sound.audio]) for sound in pairset.sounds]
     ledger = pairset.root / LEDGER
     rows = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-    return writer.finish(pairs, sounds, [LedgerEntry(**json.loads(row)) for row in rows]).pairset
-
-
-def _flat_names(pairset: PairSet) -> dict[str, str]:
-    rows: list[Pair | Sound] = [*pairset.pairs, *pairset.sounds]
-    names = {row.audio for row in rows if row.audio is not None}
-    names |= {pair.frame for pair in pairset.pairs}
-    rename = {name: PurePosixPath(name).name for name in sorted(names)}
-    twice = [name for name, n in Counter(rename.values()).items() if n > 1]
-    if twice:
-        raise SoundspotError(
-            f"{pairset.root} has two files called {twice[0]}, so it cannot be packed"
-        )
-    return rename
+    writer = PairWriter(out, pairset.name, pairset.pairing, pairset.provenance)
+    with writer.locked():
+        written: set[str] = set()
+        for number, block in enumerate(split_into_blocks(groups, frames_per_shard)):
+            names = dict.fromkeys(itertools.chain(*block))
+            with atomic_write(_shard_path(out, number)) as part, tarfile.open(part, "w") as tar:
+                for name in names:
+                    if name not in written:
+                        _add(tar, flat[name], pairset.read(name))
+            written |= names.keys()
+        entries = [LedgerEntry(**json.loads(row)) for row in rows]
+        return writer.finish(pairs, sounds, entries).pairset

@@ -16,27 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from soundspot.common import files
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import (
-    LOCK,
-    explain_write_errors,
-    locked,
-    remove_leftovers,
-    write_bytes,
-    write_text,
-)
+from soundspot.data import manifest
 from soundspot.data.ledger import LEDGER, LedgerEntry, Summary, is_loss
-from soundspot.data.manifest import FORMAT, HEAD, PAIRS, PARTIAL, SOUNDS, counts, write_rows
-from soundspot.data.pair_set import (
-    FRAME_SIZE,
-    ItemError,
-    Pair,
-    Pairing,
-    PairSet,
-    Sound,
-    decode_frame,
-    decode_sound,
-)
+from soundspot.data.manifest import HEAD, PARTIAL, Pair, Pairing, Sound, write_rows
+from soundspot.data.pair_set import FRAME_SIZE, ItemError, PairSet, decode_frame, decode_sound
 from soundspot.media import clips as media
 from soundspot.media.decoding import Fault
 from soundspot.media.resizing import resize_frame
@@ -47,7 +32,7 @@ T = TypeVar("T")
 class SourceError(SoundspotError):
     """One item of the corpus gives no pair: the ledger says so, and the run continues."""
 
-    def __init__(self, message: str, fault: Fault = "unreadable") -> None:
+    def __init__(self, message: str, fault: Fault) -> None:
         super().__init__(message)
         self.fault = fault
 
@@ -73,9 +58,10 @@ class PairWriter:
     def locked(self) -> Iterator[None]:
         """Begin, and keep other processes out until the end."""
         self._marks()
-        with locked(self.root / LOCK, f"another process is writing {self.root}: let it finish"):
+        busy = f"another process is writing {self.root}: let it finish"
+        with files.locked(self.root / files.LOCK, busy):
             for folder in (self.root, self.root / "frames", self.root / "sounds"):
-                remove_leftovers(folder)
+                files.remove_leftovers(folder)
             self.begin()
             yield
 
@@ -89,11 +75,11 @@ class PairWriter:
                         f"{self.root} is a pair set made with {key}={json.dumps(rules.get(key))}"
                         f", not {json.dumps(value)}; choose another folder or delete this one"
                     )
-        write_text(self.root / PARTIAL, _dump(self._rules()))
+        files.write_text(self.root / PARTIAL, _dump(self._rules()))
 
     def _marks(self) -> list[Path]:
         """The files that mark this folder as a pair set; a folder of something else is refused."""
-        with explain_write_errors(self.root):
+        with files.explain_write_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
             # Hidden files may be a lock, or the first temporary file of a run that was killed.
@@ -125,9 +111,9 @@ class PairWriter:
     def store(self, name: str, data: bytes) -> None:
         """Write a media file that is already encoded."""
         path = self.root / name
-        with explain_write_errors(path):
+        with files.explain_write_errors(path):
             path.parent.mkdir(exist_ok=True)
-        write_bytes(path, data)
+        files.write_bytes(path, data)
 
     def finish(
         self, pairs: Sequence[Pair], sounds: Sequence[Sound], entries: Sequence[LedgerEntry]
@@ -139,19 +125,19 @@ class PairWriter:
             raise SoundspotError(
                 f"none of {len(entries)} items could be prepared into {self.root}{reason}"
             )
-        write_rows(self.root / PAIRS, pairs)
+        write_rows(self.root / manifest.PAIRS, pairs)
         if sounds:
-            write_rows(self.root / SOUNDS, sounds)
+            write_rows(self.root / manifest.SOUNDS, sounds)
         lost = Counter(entry.status for entry in entries if is_loss(entry))
-        totals = {"counts": counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
-        write_text(self.root / HEAD, _dump(self._rules() | totals))
+        totals = {"counts": manifest.counts(pairs, sounds), "lost": dict(sorted(lost.items()))}
+        files.write_text(self.root / HEAD, _dump(self._rules() | totals))
         (self.root / PARTIAL).unlink(missing_ok=True)
         return Summary(PairSet.open(self.root), tuple(entries))
 
     def _rules(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "format": FORMAT,
+            "format": manifest.FORMAT,
             "pairing": self.pairing,
             "provenance": dict(self.provenance),
         }
@@ -167,10 +153,9 @@ class PairWriter:
 def _from_source(make: Callable[[], T]) -> T:
     try:
         return make()
-    except media.MediaError as error:
-        raise SourceError(str(error), error.fault) from error
     except SoundspotError as error:
-        raise SourceError(str(error)) from error
+        fault = error.fault if isinstance(error, media.MediaError) else "unreadable"
+        raise SourceError(str(error), fault) from error
 
 
 def _dump(values: Mapping[str, Any]) -> str:

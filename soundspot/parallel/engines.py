@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel import ray_cluster
-from soundspot.parallel.processes import map_in_processes, process_count
+from soundspot.parallel.processes import Load, map_in_processes, usable_cores
 
 CRASHED = "crashed the process that read it (out of memory, or a faulty decoder)"
 
@@ -62,18 +62,11 @@ def map_items(
 
 
 def map_loaded(
-    load: Callable[[], Callable[[T], R]],
-    items: Iterable[T],
-    engine: Engine,
-    crashed: Callable[[T], R],
+    load: Load[T, R], items: Iterable[T], engine: Engine, crashed: Callable[[T], R]
 ) -> Iterator[R]:
-    """`map_items` for a function that is expensive to build: each process or actor builds it once.
+    """`map_items` for a function that is expensive to build.
 
-    Args:
-        load: Builds the function; called in the process that uses it.
-        items: Read as results are taken.
-        engine: Where to run.
-        crashed: Gives the result of an item that killed its process.
+    Each process or actor calls `load` once to build it.
     """
     return _map(load, items, engine, crashed, load, actors=True)
 
@@ -91,7 +84,7 @@ def _return(function: Callable[[T], R]) -> Callable[[T], R]:
 
 
 def _map(
-    load: Callable[[], Callable[[T], R]],
+    load: Load[T, R],
     items: Iterable[T],
     engine: Engine,
     crashed: Callable[[T], R],
@@ -100,11 +93,11 @@ def _map(
 ) -> Iterator[R]:
     if engine.name == "ray":
         return ray_cluster.map_on_ray(load, items, crashed, engine.jobs, actors)
-    count = process_count(engine.jobs)
+    count = engine.jobs or usable_cores()
     if count == 1:
         return _map_here(load, items)
     return map_in_processes(load, items, crashed, count, imported)
 
 
-def _map_here(load: Callable[[], Callable[[T], R]], items: Iterable[T]) -> Iterator[R]:
+def _map_here(load: Load[T, R], items: Iterable[T]) -> Iterator[R]:
     yield from map(load(), items)

@@ -1,6 +1,7 @@
 """Processes of this machine: how many there are, and what happens when one dies."""
 
 import functools
+import itertools
 import multiprocessing
 import os
 import signal
@@ -16,6 +17,9 @@ AHEAD = 8  # items per process that may be pending behind the slowest one
 
 T = TypeVar("T")
 R = TypeVar("R")
+Load = Callable[[], Callable[[T], R]]  # builds the function in the process that uses it
+
+_load: Load[Any, Any]  # that of this process; see _set_up
 
 
 def usable_cores() -> int:
@@ -23,13 +27,8 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def process_count(jobs: int | None) -> int:
-    """The number of processes to start: what was asked for, else one per usable core."""
-    return usable_cores() if jobs is None else jobs
-
-
 def map_in_processes(
-    load: Callable[[], Callable[[T], R]],
+    load: Load[T, R],
     items: Iterable[T],
     crashed: Callable[[T], R],
     count: int,
@@ -37,12 +36,7 @@ def map_in_processes(
 ) -> Iterator[R]:
     """Yield the loaded function of every item, in order; see `engines.map_items`.
 
-    Args:
-        load: Builds the function; called once in each process.
-        items: Read as results are taken.
-        crashed: Gives the result of an item that killed its process twice.
-        count: Number of processes.
-        imported: A function whose module the processes will need.
+    An item that kills its process twice is `crashed`. Processes will need the module of `imported`.
     """
     make_pool = partial(_make_pool, load, imported)
     waiting = iter(items)
@@ -50,11 +44,7 @@ def map_in_processes(
     pool = make_pool(count)
     try:
         while True:
-            while len(pending) < count * AHEAD:
-                try:
-                    item = next(waiting)
-                except StopIteration:
-                    break
+            for item in itertools.islice(waiting, count * AHEAD - len(pending)):
                 try:
                     future = pool.submit(_do, item)
                 except BrokenProcessPool:
@@ -86,7 +76,7 @@ def _do_alone(
 
 
 def _make_pool(
-    load: Callable[[], Callable[[Any], Any]], imported: Callable[..., Any], count: int
+    load: Load[Any, Any], imported: Callable[..., Any], count: int
 ) -> ProcessPoolExecutor:
     # A plain fork would copy our locks and threads. The fork server imports the function's module
     # once, and its children inherit it.
@@ -99,24 +89,15 @@ def _make_pool(
 
 
 def _do(item: Any) -> Any:
-    return _function()(item)
+    return _load()(item)  # loads here, not in _set_up, so that a failure reaches the caller
 
 
-@functools.cache
-def _function() -> Callable[[Any], Any]:
-    return _load()  # here, not in _set_up, so that a failure to load reaches the caller
-
-
-def _load() -> Callable[[Any], Any]:
-    raise RuntimeError("this process does not belong to a pool")
-
-
-def _set_up(load: Callable[[], Callable[[Any], Any]]) -> None:
+def _set_up(load: Load[Any, Any]) -> None:
     """Set up a process: its function, one computing thread, and an end with its parent's."""
     import torch
 
     global _load
-    _load = load
+    _load = functools.cache(load)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()

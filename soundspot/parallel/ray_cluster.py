@@ -8,6 +8,7 @@ Ray itself is imported only when work starts.
 """
 
 import copy
+import functools
 import itertools
 import logging
 import os
@@ -17,11 +18,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import soundspot
 from soundspot.common.errors import SoundspotError
-from soundspot.parallel.processes import process_count
+from soundspot.parallel.processes import Load, usable_cores
 
 AHEAD = 1000  # items per worker that Ray gets at a time: no more can be pending
 BLOCK = 16  # items that a worker takes at most, and that are repeated if it dies
@@ -30,24 +32,15 @@ SPARE = 1  # CPUs that our workers leave free, so that Ray's own tasks never sta
 
 T = TypeVar("T")
 R = TypeVar("R")
-Load = Callable[[], Callable[[T], R]]
 
 
 def map_on_ray(
-    load: Load[T, R],
-    items: Iterable[T],
-    crashed: Callable[[T], R],
-    jobs: int | None,
-    actors: bool,
+    load: Load[T, R], items: Iterable[T], crashed: Callable[[T], R], jobs: int | None, actors: bool
 ) -> Iterator[R]:
     """Yield the loaded function of every item, in order; see `engines.map_items`.
 
-    Args:
-        load: Builds the function; called in the workers, once per actor.
-        items: Read in windows of `AHEAD` per worker.
-        crashed: Gives the result of an item that killed the process it had to itself.
-        jobs: Number of workers; None for as many as the cluster has room for.
-        actors: Keep the workers, and what they have loaded.
+    There are `jobs` workers; None for as many as the cluster has room for. Actors keep what they
+    have loaded.
     """
     ray = _import_ray()
     try:
@@ -101,16 +94,10 @@ class _Actor:
     """A worker that loads when it gets its first item, so that a failure to load is a result."""
 
     def __init__(self, load: Load[Any, Any], tally: Any) -> None:
-        self._load, self._tally = load, tally
-        self._function: Callable[[Any], Any] | None = None
+        self._load, self._tally = functools.cache(load), tally
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return _task(row, self._loaded, self._tally)
-
-    def _loaded(self) -> Callable[[Any], Any]:
-        if self._function is None:
-            self._function = self._load()
-        return self._function
+        return _task(row, self._load, self._tally)
 
 
 def _task(row: dict[str, Any], load: Load[Any, Any], tally: Any) -> dict[str, Any]:
@@ -130,23 +117,18 @@ def _do_alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) ->
     return result
 
 
-class _Failure(NamedTuple):
-    """An exception on its way to the caller; to Ray it is a result like any other."""
-
-    error: Exception
-
-
 def _do_packed(load: Load[Any, Any], item: bytes) -> bytes:
+    """A result or an exception; to Ray both are results."""
     try:
-        return pickle.dumps(load()(pickle.loads(item)))
+        return pickle.dumps((load()(pickle.loads(item)), None))
     except Exception as error:
-        return pickle.dumps(_Failure(error))
+        return pickle.dumps((None, error))
 
 
 def _unpack(packed: bytes) -> Any:
-    result = pickle.loads(packed)
-    if isinstance(result, _Failure):
-        raise result.error
+    result, error = pickle.loads(packed)
+    if error is not None:
+        raise error
     return result
 
 
@@ -177,7 +159,7 @@ def _connected(ray: Any, jobs: int | None) -> Iterator[int]:
         yield _workers(ray, jobs)
         return
     address = os.environ.get("RAY_ADDRESS")
-    cpus = process_count(jobs) + SPARE
+    cpus = (jobs or usable_cores()) + SPARE
     here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     try:
         _check_reachable(address or "")
@@ -212,14 +194,13 @@ def _no_standard_error() -> Iterator[None]:
     """Silence Ray's core, which reports on standard error that it was told to be silent."""
     sys.stderr.flush()
     kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
     try:
         yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(nowhere)
 
 
 def _check_nodes(ray: Any) -> None:

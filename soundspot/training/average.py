@@ -1,4 +1,4 @@
-"""A moving average of the weights: smoother than any single epoch."""
+"""A moving average of the weights, which is smoother than the weights of any one step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,30 +7,24 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """Follows a method's weights; with momentum 0 it does nothing.
-
-    Attributes:
-        state: The averaged weights and buffers; empty when off.
-    """
+    """Follows a method's weights and buffers; momentum 0 turns it off, and `state` is empty."""
 
     def __init__(self, method: nn.Module, momentum: float) -> None:
         self.momentum = momentum
         self.state: dict[str, Tensor] = _copy(method) if momentum else {}
 
     def update(self, method: nn.Module) -> None:
-        """Move towards the weights after a step."""
-        if not self.momentum:
-            return
-        for name, value in method.state_dict().items():
-            old = self.state[name]
-            if old.is_floating_point():
-                old.lerp_(value, 1 - self.momentum)
+        """Move towards the method's weights; to be called after every step."""
+        current = method.state_dict()
+        for name, value in self.state.items():
+            if value.is_floating_point():
+                value.lerp_(current[name], 1 - self.momentum)
             else:
-                old.copy_(value)
+                value.copy_(current[name])
 
     @contextmanager
     def applied(self, method: nn.Module) -> Iterator[None]:
-        """The method holds the average inside the `with`, and its own weights again after it."""
+        """Give the method the average inside the `with`, and its own weights back at the end."""
         if not self.momentum:
             yield
             return

@@ -1,4 +1,4 @@
-"""The log of a run -> a chart of its losses and validation numbers."""
+"""The log of a run -> a chart of its losses and validation scores."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from soundspot.common.files import atomic_write
 
 
 def training_curves(run: Path) -> None:
-    """Draw losses and validation numbers of a run into its curves.png, if matplotlib is there."""
+    """Plot the losses and scores of a run into its curves.png, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

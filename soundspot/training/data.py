@@ -1,9 +1,7 @@
-"""Batches: which pairs, views and sounds make up every step of every epoch.
+"""Batches: the pairs, views and sounds of each training step.
 
-All of it follows from (seed, epoch, index), so any process can make any batch and an interrupted
-run resumes exactly where it was.
-
-Axes: b batch, c visual channels, h w grid, p audio patches, a audio channels.
+They depend on (seed, epoch, index) alone, so any process can make any batch, and an interrupted run
+resumes exactly where it stopped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +22,7 @@ from soundspot.model.methods.method import Batch
 
 
 class Draw(NamedTuple):
-    """What chance decided for an epoch.
-
-    Attributes:
-        order: Indices of the pairs, shuffled.
-        views: Two different views of every pair.
-        sounds: The sound of every pair.
-    """
+    """What is random in an epoch: the order of the pairs; two views and a sound for each pair."""
 
     order: NDArray[np.int64]
     views: NDArray[np.int64]
@@ -39,14 +31,14 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """One split, ready to be drawn from.
+    """One split to draw batches from.
 
     Attributes:
         pairs: The pair set.
-        split: Which part of it.
-        cache: Frozen features: sounds always, views unless they are made on-line.
-        encoders: Needed only to make views on-line.
-        seed: Of everything drawn.
+        split: The split to use.
+        cache: Frozen features of the sounds and, unless they are made during training, the views.
+        encoders: Needed only if views are made during training.
+        seed: Seed of all draws.
     """
 
     pairs: PairSet
@@ -73,7 +65,7 @@ class TrainingData:
 
 
 def steps_per_epoch(data: TrainingData, batch: int) -> int:
-    """Full batches only: batch norm wants them alike."""
+    """The number of full batches: batch norm needs batches of equal size."""
     count = len(data.rows())
     if count < batch:
         raise SoundspotError(
@@ -84,11 +76,10 @@ def steps_per_epoch(data: TrainingData, batch: int) -> int:
 
 
 def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:
-    """Every pair once, in parts of nearly one size up to `batch`: for the validation loss."""
+    """Every pair once, in batches of similar size, at most `batch`: for the validation loss."""
     count = len(data.rows())
     parts = np.array_split(np.arange(count), -(-count // batch))
-    make = _maker(data, 0)
-    yield from _prefetched(make, parts)
+    yield from _prefetched(_maker(data, 0), parts)
 
 
 def batches(
@@ -100,15 +91,15 @@ def batches(
     rank: int = 0,
     world: int = 1,
 ) -> Iterator[Batch]:
-    """The batches of an epoch, each read while the model learns from the one before it.
+    """The batches of an epoch; each is read while the model trains on the previous one.
 
     Args:
         data: What to draw from.
-        epoch: Which epoch.
-        batch: Pairs a step over all processes.
-        start: First step wanted.
-        stop: The step before which to end; default: the end of the epoch.
-        rank: This process takes every world-th pair of each batch.
+        epoch: Number of the epoch.
+        batch: Pairs per step, over all processes.
+        start: First step.
+        stop: One past the last step; default: the end of the epoch.
+        rank: Number of this process, which takes every world-th pair of each batch.
         world: Number of processes.
     """
     steps = range(start, steps_per_epoch(data, batch) if stop is None else stop)
@@ -117,7 +108,7 @@ def batches(
 
 
 def _maker(data: TrainingData, epoch: int) -> Callable[[NDArray[np.int64]], Batch]:
-    """Makes the batch of some places in the order of an epoch."""
+    """A function that makes a batch of the given places in the order of an epoch."""
     rows, draw = data.rows(), data.draw(epoch)
     classes = class_indices(rows)
 
@@ -154,7 +145,7 @@ def _views(
 def _prefetched(
     make: Callable[[NDArray[np.int64]], Batch], parts: Sequence[NDArray[np.int64]]
 ) -> Iterator[Batch]:
-    """One batch ahead, in a thread: reading is copying, which frees the interpreter."""
+    """Make one batch ahead in a thread: reading is copying, which releases the GIL."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         ahead: Future[Batch] | None = None
         for part in parts:

@@ -1,4 +1,4 @@
-"""One process or many: what torchrun sets up, and DDP around the module that is called."""
+"""One process, or several started by torchrun, with DDP around the module that is called."""
 
 import os
 from collections.abc import Iterator
@@ -15,13 +15,7 @@ from soundspot.common.errors import SoundspotError
 
 @dataclass(frozen=True)
 class World:
-    """This process among its peers.
-
-    Attributes:
-        rank: Which one this is; rank 0 writes.
-        size: How many there are.
-        device: What it computes on.
-    """
+    """This process (rank) among `size` processes, and its device."""
 
     rank: int
     size: int
@@ -29,13 +23,13 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and talks to the user."""
+        """Whether this is rank 0, which writes files and messages."""
         return self.rank == 0
 
 
 @contextmanager
 def join_world() -> Iterator[World]:
-    """Join the processes that torchrun started; on its own a process is a world of one."""
+    """Join the processes that torchrun started; without torchrun there is only this one."""
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     cuda = torch.cuda.is_available()
     local = int(os.environ.get("LOCAL_RANK", 0))
@@ -53,15 +47,15 @@ def join_world() -> Iterator[World]:
 
 
 def check_share(batch: int, world: World) -> None:
-    """The processes must share a batch evenly."""
+    """Refuse a batch that cannot be divided evenly among the processes."""
     if batch % world.size:
         raise SoundspotError(
-            f"train.batch={batch} cannot be shared evenly by {world.size} processes"
+            f"train.batch={batch} cannot be divided evenly among {world.size} processes"
         )
 
 
 def mean_over_world(values: dict[str, float], world: World) -> dict[str, float]:
-    """The mean over the processes, for the log."""
+    """The mean over all processes, for the log."""
     if world.size == 1:
         return values
     tensor = torch.tensor(list(values.values()), dtype=torch.float64, device=world.device)
@@ -70,7 +64,7 @@ def mean_over_world(values: dict[str, float], world: World) -> dict[str, float]:
 
 
 def broadcast_from_rank0(values: dict[str, float], world: World) -> dict[str, float]:
-    """What the first process found, known to all."""
+    """Give every process the values of rank 0."""
     if world.size == 1:
         return values
     box: list[dict[str, float]] = [values]
@@ -79,7 +73,7 @@ def broadcast_from_rank0(values: dict[str, float], world: World) -> dict[str, fl
 
 
 def wrap(method: nn.Module, world: World) -> nn.Module:
-    """The module to call: DDP averages the gradients of whatever goes through its forward."""
+    """The module to call: DDP averages gradients only if its own forward is called."""
     if world.size == 1:
         return method
     if world.device.type == "cuda":

@@ -1,8 +1,8 @@
-"""The training loop on one page: draw, forward, backward, step; validate, keep the best.
+"""The training loop: draw, forward, backward, step; validate, keep the best.
 
-Training is counted in optimiser steps. A run is a folder: recipe.json, log.jsonl (one line per
-validation), best.safetensors + .json, last.*, state.pt, from which an interrupted run resumes with
-exactly the same numbers, and at the end result.json, small enough to be committed.
+A run is a folder: recipe.json, log.jsonl (one line per validation), best.safetensors + .json,
+last.*, state.pt, from which an interrupted run resumes with exactly the same numbers, and at the
+end result.json, which is small enough to commit.
 """
 
 import json
@@ -28,25 +28,12 @@ from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
+from soundspot.training import distributed
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
-from soundspot.training.distributed import (
-    World,
-    broadcast_from_rank0,
-    check_share,
-    join_world,
-    mean_over_world,
-    wrap,
-)
 from soundspot.training.optimiser import make_optimiser, set_rates
 from soundspot.training.provenance import provenance
-from soundspot.training.recipe import (
-    Recipe,
-    check_same,
-    check_selection,
-    read_stored,
-    uses_batch_statistics,
-)
+from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
 from soundspot.training.state import TrainState, load_state, save_state
 
 Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
@@ -65,22 +52,18 @@ def train(
 
     Args:
         recipe: The experiment.
-        run: Folder for everything the run writes.
+        run: The run's folder.
         validate: Scores the model on the validation split of a set with boxes: "ciou", "auc" and,
-            where there are duets, "duets". Not called when train.select is "loss".
+            if there are duets, "duets". Not called if train.select is "loss".
         on_validation: Called by rank 0 after every validation, to draw curves.
-        stop_after: Return after this many validations in all, as if interrupted.
+        stop_after: Return after this many validations in total, as if interrupted.
     """
-    with join_world() as world:
-        running = _Run(recipe, run, validate, on_validation, world)
-        try:
-            return running.go(stop_after)
-        finally:
-            running.lock.close()
+    with distributed.join_world() as world, ExitStack() as lock:
+        return _Run(recipe, run, validate, on_validation, world, lock).train(stop_after)
 
 
 class _Run:
-    """The moving parts of one training, so that the loop below can be read at a glance."""
+    """Everything that one training works with, so that the loop below can be read at a glance."""
 
     def __init__(
         self,
@@ -88,7 +71,8 @@ class _Run:
         run: Path,
         validate: Validate,
         on_validation: Callable[[Path], None],
-        world: World,
+        world: distributed.World,
+        lock: ExitStack,
     ) -> None:
         self.recipe, self.config, self.run, self.world = recipe, recipe.train, run, world
         self.validate, self.on_validation = validate, on_validation
@@ -100,7 +84,7 @@ class _Run:
         self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
         self.steps_per_epoch = steps_per_epoch(self.data, self.config.batch)
         self.total_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
-        check_share(self.config.batch, world)
+        distributed.check_share(self.config.batch, world)
         check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
         method = checkpoint.build_method(recipe.method, recipe.model)
@@ -110,24 +94,23 @@ class _Run:
         self.state = TrainState()
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.interrupted = False
-        self.lock = ExitStack()
-        self._claim_folder()
-        self.called = wrap(self.method, world)
+        self._claim_folder(lock)
+        self.called = distributed.wrap(self.method, world)
         if self.config.compile:
             self.called.compile()
         if world.size > 1 and world.device.type == "cpu":
             self.console.print(f"{world.size} CPU processes: batch norm is per process")
         if world.size > 1 and uses_batch_statistics(recipe):
-            self.console.print("the statistics of the cross-modal term are per process too")
+            self.console.print("the statistics of the cross-modal term are per process")
 
-    def go(self, stop_after: int | None) -> TrainState:
+    def train(self, stop_after: int | None) -> TrainState:
         """Train until the last step, until patience runs out, or until interrupted."""
         with self._signals():
-            while self._unfinished() and not self._out_of_patience():
+            while not self._done():
                 if stop_after is not None and self.state.validations >= stop_after:
                     return self.state
                 self._train_until(self._next_validation())
-                self._end_of_round()
+                self._validate_and_save()
                 self._stop_if_interrupted()
             if self.world.first:
                 self._write_result()
@@ -138,24 +121,26 @@ class _Run:
         )
         return self.state
 
-    def _unfinished(self) -> bool:
-        return self.state.step < self.total_steps or self.state.counted > 0
+    def _done(self) -> bool:
+        state, patience = self.state, self.config.patience
+        out_of_patience = 0 < patience <= state.validations - state.best_validation
+        return out_of_patience or (state.step >= self.total_steps and not state.counted)
 
     def _next_validation(self) -> int:
-        """The step after which to validate: the end of the epoch unless the recipe says so."""
+        """The step after which to validate; by default the last of the epoch."""
         every = self.config.validate_every or self.steps_per_epoch
-        last = self.state.step - self.state.counted  # a run may stop just before it validates
+        last = self.state.step - self.state.counted  # a run may stop just before validating
         return min((last // every + 1) * every, self.total_steps)
 
     @property
     def _epoch(self) -> int | float:
-        """Epochs done; a whole number unless validation comes in mid-epoch."""
+        """Epochs done; an int unless validation is in mid-epoch."""
         whole, rest = divmod(self.state.step, self.steps_per_epoch)
         return round(self.state.step / self.steps_per_epoch, 2) if rest else whole
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Let Ctrl-C and termination wait for the end of the step."""
+        """Finish the current step before an interrupt or a termination takes effect."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -171,11 +156,10 @@ class _Run:
                 signal.signal(number, handler)
 
     def _stop_if_interrupted(self) -> None:
-        if not self.interrupted:
-            return
-        self._save_state()
-        self.console.print(f"saved; the same command resumes from {self.run / STATE}")
-        raise KeyboardInterrupt
+        if self.interrupted:
+            self._save_state()
+            self.console.print(f"saved; the same command resumes from {self.run / STATE}")
+            raise KeyboardInterrupt
 
     def _train_until(self, last_step: int) -> None:
         began, before = time.monotonic(), self.state.seconds
@@ -194,7 +178,7 @@ class _Run:
                 self._stop_if_interrupted()
 
     def _batches(self, last_step: int) -> Iterator[Batch]:
-        """The batches from the current step up to `last_step`, across epochs."""
+        """The batches from the current step to `last_step`, across epochs."""
         while self.state.step < last_step:
             epoch, start = divmod(self.state.step, self.steps_per_epoch)
             stop = min(self.steps_per_epoch, start + last_step - self.state.step)
@@ -214,7 +198,8 @@ class _Run:
             output = self.called(self._on_device(batch))
         loss = float(output.loss.item())
         if not math.isfinite(loss):
-            kept = f" (the state of an earlier step is kept in {self.run})" if self._saved() else ""
+            saved = (self.run / STATE).exists()
+            kept = f" (the state of an earlier step is kept in {self.run})" if saved else ""
             raise SoundspotError(
                 f"the loss is {loss} in step {self.state.step + 1}; "
                 f"lower train.lr and train.lr_heads{kept}"
@@ -228,23 +213,20 @@ class _Run:
         self.state.counted += 1
         return loss
 
-    def _saved(self) -> bool:
-        return (self.run / STATE).exists()
+    def _validate_and_save(self) -> None:
+        """Validate, keep the best, write the log; save the state last.
 
-    def _end_of_round(self) -> None:
-        """Validate, keep the best, write the log; the state comes last.
-
-        A kill before the state is written repeats the round, and resuming cuts the log.
+        If the process is killed before that, the resumed run cuts the log and repeats the steps.
         """
         state = self.state
         line: dict[str, Any] = {"epoch": self._epoch, "step": state.step}
         means = {name: total / state.counted for name, total in state.totals.items()}
-        line |= {f"train_{k}": v for k, v in mean_over_world(means, self.world).items()}
+        line |= {f"train_{k}": v for k, v in distributed.mean_over_world(means, self.world).items()}
         with self.average.applied(self.method):
             self.method.eval()
             scores = self._validation() if self.world.first else {}
-            # One verdict for all ranks: their running batch-norm statistics may differ.
-            scores = broadcast_from_rank0(scores, self.world)
+            # All ranks use the same scores: their running batch-norm statistics may differ.
+            scores = distributed.broadcast_from_rank0(scores, self.world)
             line |= {f"val_{k}": v for k, v in scores.items()}
             score = self._score(line)
             state.validations, state.totals, state.counted = state.validations + 1, {}, 0
@@ -281,10 +263,6 @@ class _Run:
         sign = -1 if self.config.select == "loss" else 1
         return sign * sum(float(line[name]) for name in names) / len(names)
 
-    def _out_of_patience(self) -> bool:
-        waited = self.state.validations - self.state.best_validation
-        return 0 < self.config.patience <= waited
-
     def _save_model(self, name: str, line: dict[str, Any]) -> None:
         card = checkpoint.Card(
             method=self.recipe.method,
@@ -298,7 +276,7 @@ class _Run:
         checkpoint.save(self.run / f"{name}.safetensors", self.method, card)
 
     def _write_result(self) -> None:
-        """The small file to keep of a run: what made it, and its log."""
+        """Write the small file to keep of a run: what made it, and its log."""
         lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
         log = [json.loads(line) for line in lines]
         result = {
@@ -315,20 +293,19 @@ class _Run:
 
     def _save_state(self) -> None:
         if self.world.first:
-            parts = self.method, self.average, self.optimiser
-            save_state(self.run / STATE, self.state, *parts)
+            save_state(self.run / STATE, self.state, self.method, self.average, self.optimiser)
 
-    def _claim_folder(self) -> None:
-        """Start a new run folder or load the state of the run that is in it."""
+    def _claim_folder(self, lock: ExitStack) -> None:
+        """Start a new run folder, or load the state of the run in it."""
         if self.world.first:
             # Two trainings in one folder would destroy each other's state.
             busy = f"another process is training in {self.run}"
-            self.lock.enter_context(locked(self.run / LOCK, busy))
+            lock.enter_context(locked(self.run / LOCK, busy))
             remove_leftovers(self.run)
         stored = self.run / "recipe.json"
         if stored.exists():
-            check_same(read_stored(stored), self.recipe, self.run)
-        if self._saved():
+            check_same(stored, self.recipe)
+        if (self.run / STATE).exists():
             parts = self.method, self.average, self.optimiser
             device, steps = self.world.device, self.steps_per_epoch
             self.state = load_state(self.run / STATE, *parts, device, steps)
@@ -336,7 +313,7 @@ class _Run:
         if not self.world.first:
             return
         write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")
-        log = self.run / LOG  # a kill may have left a line whose state was never saved
+        log = self.run / LOG  # a killed process may have left a line whose state was never saved
         if log.exists():
             lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
             write_text(log, "".join(lines[: self.state.validations]))

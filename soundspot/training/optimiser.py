@@ -26,7 +26,7 @@ def parameter_groups(method: Method, config: TrainConfig) -> list[dict[str, Any]
 
 
 def make_optimiser(method: Method, config: TrainConfig) -> AdamW:
-    """The paper's AdamW; the base learning rates are kept for the schedule."""
+    """The paper's AdamW; each group keeps its base learning rate for the schedule."""
     first, second = config.betas
     optimiser = AdamW(parameter_groups(method, config), betas=(first, second), foreach=True)
     for group in optimiser.param_groups:
@@ -35,13 +35,7 @@ def make_optimiser(method: Method, config: TrainConfig) -> AdamW:
 
 
 def set_rates(optimiser: AdamW, config: TrainConfig, progress: float) -> None:
-    """Set the learning rates for a point of the training.
-
-    Args:
-        optimiser: From make_optimiser.
-        config: Names the schedule.
-        progress: 0 at the start, 1 at the end of the last epoch.
-    """
+    """Set the learning rates; `progress` goes from 0 at the start to 1 at the end of training."""
     scale = 1.0
     if config.schedule == "cosine":
         scale = (1 + math.cos(math.pi * min(progress, 1.0))) / 2

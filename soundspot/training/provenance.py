@@ -1,4 +1,4 @@
-"""Who made a result: command, commit, seed, data. Goes into every checkpoint and result file."""
+"""What made a result: command, commit, seed, data. Stored in every checkpoint and result file."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from soundspot.training.recipe import Recipe
 
 
 def provenance(recipe: Recipe, pairs: PairSet, cache: FeatureCache) -> dict[str, Any]:
-    """What anyone needs to make the same checkpoint again."""
+    """What is needed to make the same checkpoint again."""
     return {
         "command": " ".join(["soundspot", *sys.argv[1:]]),
         "commit": git_commit(),
@@ -28,7 +28,7 @@ def provenance(recipe: Recipe, pairs: PairSet, cache: FeatureCache) -> dict[str,
 
 
 def git_commit() -> str:
-    """The commit of the source tree, marked where it has changes; "unknown" outside of git."""
+    """The commit of the source tree, marked if it has changes; "unknown" outside of git."""
     here = Path(__file__).parent
     command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
     try:

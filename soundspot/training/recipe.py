@@ -20,22 +20,22 @@ class TrainConfig:
 
     Attributes:
         epochs: Passes over the training pairs, at most.
-        steps: Optimiser steps at most, in place of epochs; 0 leaves it to epochs.
+        steps: Optimiser steps, at most; if not 0, it takes the place of `epochs`.
         validate_every: Steps between validations; 0 validates after every epoch.
-        batch: Pairs per step, over all processes together.
+        batch: Pairs per step, over all processes.
         lr_heads: lr_1 of Table S1, for the projection and prediction MLPs.
         lr: lr_2 of Table S1, for everything else.
-        weight_decay: Of AdamW; a_l and b_l of the PCM have none.
-        betas: Of AdamW.
-        schedule: How the learning rates change over the training.
-        seed: Of the weights, the order, the views and the drawn sounds.
+        weight_decay: Weight decay of AdamW; the PCM's a_l and b_l have none.
+        betas: Betas of AdamW.
+        schedule: How the learning rates change during training.
+        seed: Seed of the weights, the order, the views and the drawn sounds.
         select: The validation score that chooses the best weights: higher is better, except for
             the loss. "ciou+duets" is the mean of both.
         patience: Stop after this many validations without a better one; 0 never stops early.
-        average: Momentum of a moving average of the weights, which is validated and saved in place
-            of the weights themselves; 0 is off.
-        save_minutes: Write a resumable state at least this often.
-        amp: bfloat16 autocast, on CUDA only.
+        average: Momentum of a moving average of the weights, which is validated and saved instead
+            of the weights themselves; 0 turns it off.
+        save_minutes: Minutes between resumable states, at most.
+        amp: Use bfloat16 autocast; on CUDA only.
         compile: Run the method through torch.compile.
     """
 
@@ -59,7 +59,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         if self.epochs < 1 or self.batch < 2:
-            raise ValueError(f"epochs={self.epochs}, batch={self.batch}: at least 1 and 2")
+            raise ValueError(
+                f"epochs={self.epochs} must be at least 1, and batch={self.batch} at least 2"
+            )
         if min(self.steps, self.validate_every) < 0:
             raise ValueError("steps and validate_every must not be negative")
         if min(self.lr, self.lr_heads) <= 0 or min(self.weight_decay, self.patience) < 0:
@@ -67,9 +69,9 @@ class TrainConfig:
                 "learning rates must be positive, weight_decay and patience not negative"
             )
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas={list(self.betas)}: two numbers from 0 up to, but not, 1")
+            raise ValueError(f"betas={list(self.betas)} must be two numbers from 0 to below 1")
         if not 0 <= self.average < 1:
-            raise ValueError(f"average={self.average}: from 0 up to, but not, 1")
+            raise ValueError(f"average={self.average} must be from 0 to below 1")
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        """Fill in what follows from the rest and check the model's switches at once."""
+        """Fill in the channels and all defaults of the model, and check its switches."""
         known = {
             "c_v": ENCODERS[self.features.visual].channels,
             "c_a": ENCODERS[self.features.audio].channels,
@@ -100,7 +102,7 @@ class Recipe:
             if self.model.get(name, channels) != channels:
                 raise ValueError(f"model.{name}={self.model[name]}, but its encoder has {channels}")
         method = choose("method", self.method, METHODS)
-        # With every default spelt out, a run means the same when a default changes.
+        # With every default spelt out, a stored run keeps its meaning if a default changes.
         config = from_dict(method.config, {**self.model, **known}, "model")
         object.__setattr__(self, "model", to_dict(config))
 
@@ -116,49 +118,44 @@ def read_features(recipe: Path | None, assignments: Sequence[str] = ()) -> Featu
     return from_dict(FeatureSpec, override(to_dict(base), assignments), "features")
 
 
-def read_stored(path: Path) -> Recipe:
-    """The recipe that a run folder keeps."""
-    try:
-        return from_dict(Recipe, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
-
-
 def uses_batch_statistics(recipe: Recipe) -> bool:
-    """Whether the loss looks at correlations over a batch, not only at each pair."""
-    return bool(recipe.model.get("alignment")) or recipe.model.get("objective") in (
-        "barlow",
-        "wmse",
-    )
+    """Whether the loss depends on correlations over a batch, not only on each pair."""
+    batchwise = recipe.model.get("objective") in ("barlow", "wmse")
+    return batchwise or bool(recipe.model.get("alignment"))
 
 
 def check_selection(recipe: Recipe, pairs: PairSet) -> None:
-    """Refuse before the first epoch what could not be judged after it."""
+    """Refuse a recipe whose best weights could not be selected."""
     select, splits = recipe.train.select, pairs.splits()
     if "val" not in splits:
         raise SoundspotError(
-            f"{recipe.pairs} has no validation split, and an epoch is never chosen on the pairs "
-            "it was trained on: prepare it with --val 0.1"
+            f"{recipe.pairs} has no validation split, and the best weights are never selected on "
+            "the training pairs: prepare it with --val 0.1"
         )
     annotated = all(pair.boxes is not None for pair in pairs.select("val"))
     if select == "loss" and annotated:
         raise SoundspotError(
-            f"the val split of {recipe.pairs} has boxes and so no augmented views: let them judge "
-            "with train.select=ciou"
+            f"the val split of {recipe.pairs} has boxes and so no augmented views: use "
+            "train.select=ciou"
         )
     if select != "loss" and not annotated:
         raise SoundspotError(
-            f"train.select={select} needs boxes, which the val split of {recipe.pairs} has not: "
+            f"train.select={select} needs boxes, but the val split of {recipe.pairs} has none: "
             "use train.select=loss"
         )
     if "duets" in select and "duets-val" not in splits:
-        raise SoundspotError(f"train.select={select} needs duets, which {recipe.pairs} has not")
+        raise SoundspotError(f"train.select={select} needs duets, but {recipe.pairs} has none")
 
 
-def check_same(stored: Recipe, asked: Recipe, run: Path) -> None:
-    """Refuse to resume a run under another recipe; only its length may change."""
-    train = replace(stored.train, epochs=asked.train.epochs, steps=asked.train.steps)
-    if replace(stored, train=train) != asked:
+def check_same(path: Path, recipe: Recipe) -> None:
+    """Refuse to resume a run whose stored recipe is another one; only its length may differ."""
+    try:
+        stored = from_dict(Recipe, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
+    train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
+    if replace(stored, train=train) != recipe:
         raise SoundspotError(
-            f"{run} holds a run of another recipe; choose another --out folder, or delete it"
+            f"{path.parent} contains a run of another recipe; choose another --out folder, or "
+            "delete it"
         )

@@ -4,7 +4,6 @@ import math
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,17 +16,17 @@ from soundspot.training.average import WeightAverage
 
 @dataclass
 class TrainState:
-    """How far a run has come; saved with the weights and the optimiser.
+    """The progress of a run; saved with the weights and the optimiser.
 
     Attributes:
-        step: Optimiser steps taken.
-        validations: How often the model was validated, which is the number of lines in the log.
-        best_validation: Which of them scored best; 0 before the first.
-        best_step: After how many steps that was.
-        best_score: Its score.
+        step: Optimiser steps done.
+        validations: Validations done: the number of lines in the log.
+        best_validation: Number of the best validation; 0 before the first.
+        best_step: Step of the best validation.
+        best_score: Score of the best validation.
         seconds: Training time since the last validation.
-        totals: Sums of the reported numbers since the last validation.
-        counted: Over how many steps they were summed.
+        totals: Sums of the reported values since the last validation.
+        counted: Number of steps in these sums.
     """
 
     step: int = 0
@@ -43,7 +42,7 @@ class TrainState:
 def save_state(
     path: Path, state: TrainState, method: nn.Module, average: WeightAverage, optimiser: Optimizer
 ) -> None:
-    """Write everything in one step."""
+    """Write everything that a run needs to resume."""
     stored = {
         "method": method.state_dict(),
         "average": average.state,
@@ -62,7 +61,7 @@ def load_state(
     device: torch.device,
     steps_per_epoch: int,
 ) -> TrainState:
-    """Put a saved state into the given parts, and say how far the run had come."""
+    """Load a saved state into the given parts, and return the progress of the run."""
     try:
         stored = torch.load(path, map_location=device, weights_only=True)
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
@@ -70,21 +69,14 @@ def load_state(
     method.load_state_dict(stored["method"])
     average.state = stored["average"]
     optimiser.load_state_dict(stored["optimiser"])
-    return _read_progress(stored["progress"], steps_per_epoch)
-
-
-def _read_progress(stored: dict[str, Any], steps_per_epoch: int) -> TrainState:
-    """The state of a run; runs begun before steps were counted stored epochs done."""
-    if "epoch" not in stored:
-        return TrainState(**stored)
-    epochs, best_epoch = stored["epoch"], stored["best_epoch"]
-    return TrainState(
-        step=epochs * steps_per_epoch + stored["step"],
-        validations=epochs,
-        best_validation=best_epoch,
-        best_step=best_epoch * steps_per_epoch,
-        best_score=stored["best_score"],
-        seconds=stored["seconds"],
-        totals=stored["totals"],
-        counted=stored["step"],
-    )
+    progress = stored["progress"]
+    if "epoch" in progress:  # old runs counted epochs, and steps within an epoch
+        epochs, best_epoch = progress.pop("epoch"), progress.pop("best_epoch")
+        progress |= {
+            "step": epochs * steps_per_epoch + progress["step"],
+            "validations": epochs,
+            "best_validation": best_epoch,
+            "best_step": best_epoch * steps_per_epoch,
+            "counted": progress["step"],
+        }
+    return TrainState(**progress)

@@ -9,7 +9,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
-from soundspot.parallel.processes import AHEAD, process_count, usable_cores
+from soundspot.parallel.processes import AHEAD, usable_cores
 
 TWO = Engine("local", 2)
 
@@ -92,9 +92,8 @@ def test_a_failure_to_load_comes_through() -> None:
             list(map_loaded(fail_to_load, range(3), engine, nothing))
 
 
-def test_the_number_of_processes_is_the_given_one_or_one_per_core() -> None:
-    assert process_count(3) == 3
-    assert process_count(None) == usable_cores() == len(os.sched_getaffinity(0))
+def test_only_the_cores_that_this_process_may_use_count() -> None:
+    assert usable_cores() == len(os.sched_getaffinity(0))
 
 
 def test_importing_the_engines_does_not_import_ray() -> None:

@@ -76,7 +76,7 @@ def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
 
 
 def test_an_uneven_share_is_refused():
-    with pytest.raises(SoundspotError, match="batch=7 cannot be shared evenly by 2"):
+    with pytest.raises(SoundspotError, match="batch=7 cannot be divided evenly among 2"):
         check_share(7, World(0, 2, torch.device("cpu")))
 
 

@@ -182,7 +182,7 @@ loop.train(recipe, Path(sys.argv[2]), lambda *_: {"ciou": 0.5})
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
-def test_killed_in_mid_epoch_it_goes_on_to_the_same_losses(encoded, tmp_path, name):
+def test_a_run_killed_in_mid_epoch_resumes_with_the_same_losses(encoded, tmp_path, name):
     plan = recipe(encoded, save_minutes=0.0)
     train(plan, tmp_path / "whole", flat)
     run = tmp_path / "killed"
@@ -271,14 +271,14 @@ def test_without_boxes_the_validation_loss_selects(unlabelled, tmp_path):
     assert lines[0]["val_loss"] != lines[1]["val_loss"]
 
 
-def test_the_validation_loss_is_of_every_pair(unlabelled):
+def test_the_validation_loss_covers_every_pair(unlabelled):
     from soundspot.training.data import whole_split
 
     sizes = [len(b.cls) for b in whole_split(data(unlabelled, split="train"), 2)]
     assert sizes == [2, 2, 1]
 
 
-def test_without_a_validation_split_no_epoch_is_chosen(unlabelled, tmp_path):
+def test_a_set_without_a_validation_split_is_refused(unlabelled, tmp_path):
     from soundspot.data.pair_set import PairSet
 
     folder = tmp_path / "pairs"
@@ -345,7 +345,7 @@ def test_a_log_line_without_its_state_is_cut(encoded, tmp_path):
     assert losses(run) == losses(tmp_path / "whole")
 
 
-def test_another_recipe_does_not_continue_a_run(encoded, tmp_path):
+def test_a_run_is_not_resumed_with_another_recipe(encoded, tmp_path):
     train(recipe(encoded), tmp_path, flat, stop_after=1)
     with pytest.raises(SoundspotError, match="another recipe"):
         train(recipe(encoded, lr=0.123), tmp_path, flat)

@@ -15,21 +15,22 @@ if that is absent, are reported as missing. Nothing takes their place.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_text
 from soundspot.common.progress import progress
 from soundspot.data.ledger import LedgerEntry, Status, Summary
-from soundspot.data.manifest import write_rows
-from soundspot.data.pair_set import FRAME_SIZE, Box, Pair, Sound
+from soundspot.data.manifest import Box, Pair, Sound
+from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import PairWriter, SourceError
 from soundspot.media import clips as media
 from soundspot.media.resizing import resize_frame
@@ -50,61 +51,19 @@ COLUMNS = {
 }
 
 Row = dict[str, Any]
+Stored = dict[str, str]  # "images/<file>" or "sounds/<file>" -> its name in the pair set
 
 
-@dataclass(frozen=True)
-class Lists:
-    """The benchmark's lists; images and sounds by file name."""
+class Lists(NamedTuple):
+    """The benchmark's lists; media are keyed and referred to by "images/<file>", "sounds/<file>".
+
+    Rows of images and sounds also have the "path" from which to read them.
+    """
 
     images: dict[str, Row]
     sounds: dict[str, Row]
     pairs: list[Row]
     duets: list[Row]
-
-
-@dataclass(frozen=True)
-class TrainBoxes:
-    """A line of train_boxes.jsonl."""
-
-    id: str
-    boxes: tuple[Box, ...]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the media are: the benchmark's folder, and your own VOC2007 and ESC-50, if any."""
-
-    source: Path
-    voc: Path | None
-    esc50: Path | None
-
-    def photograph_file(self, row: Row) -> Path:
-        """The file of a row of images.json."""
-        if self.voc is not None and row["source"] == "VOC2007":
-            return self.voc / "JPEGImages" / str(row["orig"])
-        return self.source / "images" / str(row["file"])
-
-    def sound_file(self, row: Row) -> Path:
-        """The file of a row of sounds.json."""
-        if self.esc50 is not None:
-            return (self.esc50 / "audio" / str(row["file"])).with_suffix(".wav")
-        return self.source / "sounds" / str(row["file"])
-
-    def photograph(self, row: Row) -> NDArray[np.uint8]:
-        """A photograph at the size it has in the benchmark."""
-        frame = media.read_frame(self.photograph_file(row))
-        height, width = frame.shape[:2]
-        shrink = min(1.0, SHORT_SIDE / min(height, width))  # the benchmark enlarged nothing
-        if max(abs(width * shrink - row["width"]), abs(height * shrink - row["height"])) > 1:
-            raise SoundspotError(
-                f"{self.photograph_file(row)} is not the benchmark's picture: "
-                f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
-            )
-        return resize_frame(frame, row["height"], row["width"])
-
-    def sound(self, row: Row) -> NDArray[np.float32]:
-        """The loudest 3 s of a sound."""
-        return loudest(media.read_waveform(self.sound_file(row)), media.SOUND_SAMPLES)
 
 
 def prepare(
@@ -118,76 +77,55 @@ def prepare(
         voc: Take VOC2007's photographs from this folder, which contains JPEGImages.
         esc50: Take the sounds from this folder, which contains audio.
     """
-    lists = read_lists(source)
+    lists = _read_lists(source)
     for folder, inside in ((voc, "JPEGImages"), (esc50, "audio")):
         if folder is not None and not (folder / inside).is_dir():
             raise SoundspotError(f"{folder} must be a folder that contains a folder {inside}")
-    origin = Origin(source, voc, esc50)
+    for key, row in lists.images.items():
+        row["path"] = source / key
+        if voc and row["source"] == "VOC2007":
+            row["path"] = voc / "JPEGImages" / str(row["orig"])
+    for key, row in lists.sounds.items():
+        row["path"] = (esc50 / "audio" / row["file"]).with_suffix(".wav") if esc50 else source / key
     rules = RULES | {"photographs": "VOC2007" if voc else "", "sounds": "ESC-50" if esc50 else ""}
     writer = PairWriter(out, "escvoc", "class", rules)
     with writer.locked():
-        return _write(lists, origin, writer)
+        return _write(lists, writer)
 
 
-def _write(lists: Lists, origin: Origin, writer: PairWriter) -> Summary:
-    frames, entries = _store(
-        "images",
-        lists.images,
-        origin.photograph_file,
-        lambda row: writer.add_frame(_stem(row["file"]), lambda: origin.photograph(row)),
-    )
-    audio, sound_entries = _store(
-        "sounds",
-        lists.sounds,
-        origin.sound_file,
-        lambda row: writer.add_sound(_stem(row["file"]), lambda: origin.sound(row)),
-    )
-    sounds = [_sound(lists.sounds[file], name) for file, name in audio.items()]
+def _write(lists: Lists, writer: PairWriter) -> Summary:
+    frames, entries = _store("images", lists.images, writer.add_frame, _photograph)
+    audio, sound_entries = _store("sounds", lists.sounds, writer.add_sound, _loudest_part)
+    sounds = [_sound(lists.sounds[key], name) for key, name in audio.items()]
     made = [
         *_train_pairs(lists, frames, sounds),
-        *_fixed_pairs(lists, frames, audio),
-        *_duets(lists, frames, audio, origin, writer),
+        *_fixed_pairs(lists, frames | audio),
+        *_duets(lists, frames | audio, writer),
     ]
     pairs = [item for item in made if isinstance(item, Pair)]
     lost = [item for item in made if isinstance(item, LedgerEntry)]
-    write_rows(
-        writer.root / TRAIN_BOXES,
-        [
-            TrainBoxes(_stem(file), _boxes(lists.images[file]))
-            for file in frames
-            if lists.images[file]["split"] == "train"
-        ],
-    )
+    train = [lists.images[key] for key in frames if lists.images[key]["split"] == "train"]
+    boxes = ({"id": _id(row), "boxes": _boxes(row)} for row in train)
+    write_text(writer.root / TRAIN_BOXES, "".join(json.dumps(row) + "\n" for row in boxes))
     return writer.finish(pairs, sounds, [*entries, *sound_entries, *lost])
 
 
-def read_lists(source: Path) -> Lists:
+def _read_lists(source: Path) -> Lists:
     """Read the four lists and check that they fit together."""
     rows = {name: _read_list(source / f"{name}.json", COLUMNS[name]) for name in COLUMNS}
-    images = {row["file"]: row for row in rows["images"]}
-    sounds = {row["file"]: row for row in rows["sounds"]}
+    images = {f"images/{row['file']}": row for row in rows["images"]}
+    sounds = {f"sounds/{row['file']}": row for row in rows["sounds"]}
     for name in ("pairs", "duets"):
         for number, row in enumerate(rows[name]):
-            for column in (column for column in COLUMNS[name].split() if column != "split"):
-                table = sounds if column.endswith("sound") else images
-                if row[column] not in table:
+            for column in COLUMNS[name].split()[1:]:
+                kind, table = ("sounds", sounds) if "sound" in column else ("images", images)
+                key = f"{kind}/{row[column]}"
+                if key not in table:
                     raise SoundspotError(
                         f"{name}.json, row {number}: no list has the {column} {row[column]!r}"
                     )
+                row[column] = key
     return Lists(images, sounds, rows["pairs"], rows["duets"])
-
-
-def loudest(waveform: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
-    """The window with the most energy on a grid of 10 ms; of equals, the earliest.
-
-    A waveform that is too short is repeated, as everywhere.
-    """
-    if len(waveform) <= samples:
-        return media.cut(waveform, None, samples)
-    energy = np.concatenate([[0.0], np.cumsum(waveform.astype(np.float64) ** 2)])
-    starts = np.arange(0, len(waveform) - samples + 1, HOP)
-    start = int(starts[np.argmax(energy[starts + samples] - energy[starts])])
-    return waveform[start : start + samples]
 
 
 def _read_list(path: Path, columns: str) -> list[Row]:
@@ -208,73 +146,93 @@ def _read_list(path: Path, columns: str) -> list[Row]:
     return rows
 
 
+def _photograph(row: Row) -> NDArray[np.uint8]:
+    """A photograph at the size it has in the benchmark."""
+    frame = media.read_frame(row["path"])
+    height, width = frame.shape[:2]
+    shrink = min(1.0, SHORT_SIDE / min(height, width))  # the benchmark enlarged nothing
+    if max(abs(width * shrink - row["width"]), abs(height * shrink - row["height"])) > 1:
+        raise SoundspotError(
+            f"{row['path']} is not the benchmark's picture: "
+            f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
+        )
+    return resize_frame(frame, row["height"], row["width"])
+
+
+def _loudest_part(row: Row) -> NDArray[np.float32]:
+    return loudest(media.read_waveform(row["path"]), media.SOUND_SAMPLES)
+
+
+def loudest(waveform: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
+    """The window with the most energy on a grid of 10 ms; of equals, the earliest.
+
+    A waveform that is too short is repeated, as everywhere.
+    """
+    if len(waveform) <= samples:
+        return media.cut(waveform, None, samples)
+    energy = np.concatenate([[0.0], np.cumsum(waveform.astype(np.float64) ** 2)])
+    starts = np.arange(0, len(waveform) - samples + 1, HOP)
+    start = int(starts[np.argmax(energy[starts + samples] - energy[starts])])
+    return waveform[start : start + samples]
+
+
 def _store(
     what: str,
-    rows: dict[str, Row],
-    file_of: Callable[[Row], Path],
-    add: Callable[[Row], str],
-) -> tuple[dict[str, str], list[LedgerEntry]]:
-    """Store the file of every row; returns the names of those stored, and the ledger entries."""
+    rows: Mapping[str, Row],
+    add: Callable[[str, Callable[[], Any]], str],
+    make: Callable[[Row], NDArray[Any]],
+) -> tuple[Stored, list[LedgerEntry]]:
+    """Store the media of every row; returns what was stored, and the ledger entries."""
     names, entries = {}, []
-    for file, row in progress(rows.items(), f"preparing {what}"):
+    for key, row in progress(rows.items(), f"preparing {what}"):
         try:
-            names[file] = add(row)
-            entries.append(LedgerEntry(f"{what}/{file}", "done"))
+            names[key] = add(_id(row), partial(make, row))
+            entries.append(LedgerEntry(key, "done"))
         except SourceError as error:
-            status: Status = error.fault if file_of(row).exists() else "missing"
-            entries.append(LedgerEntry(f"{what}/{file}", status, str(error)))
+            status: Status = error.fault if row["path"].exists() else "missing"
+            entries.append(LedgerEntry(key, status, str(error)))
     return names, entries
 
 
 def _train_pairs(
-    lists: Lists, frames: dict[str, str], sounds: Sequence[Sound]
+    lists: Lists, frames: Stored, sounds: Sequence[Sound]
 ) -> Iterator[Pair | LedgerEntry]:
     heard = {sound.cls for sound in sounds if sound.split == "train"}
-    for file, frame in frames.items():
-        row = lists.images[file]
-        if row["split"] != "train":
-            continue
-        if row["cls"] in heard:
+    for key, frame in frames.items():
+        row = lists.images[key]
+        if row["split"] == "train" and row["cls"] in heard:
             yield replace(_pair(row, frame, None), boxes=None)
-        else:
+        elif row["split"] == "train":
             yield LedgerEntry(
-                f"pair {_stem(file)}", "missing", f"no train sound of class {row['cls']}"
+                f"pair {_id(row)}", "missing", f"no train sound of class {row['cls']}"
             )
 
 
-def _fixed_pairs(
-    lists: Lists, frames: dict[str, str], audio: dict[str, str]
-) -> Iterator[Pair | LedgerEntry]:
+def _fixed_pairs(lists: Lists, stored: Stored) -> Iterator[Pair | LedgerEntry]:
     for row in lists.pairs:
-        absent = _absent(frames, [row["image"]], audio, [row["sound"]])
-        if absent:
-            yield LedgerEntry(f"pair {_stem(row['image'])}", "missing", absent)
+        image = lists.images[row["image"]]
+        if absent := _absent(stored, row["image"], row["sound"]):
+            yield LedgerEntry(f"pair {_id(image)}", "missing", absent)
         else:
-            yield _pair(lists.images[row["image"]], frames[row["image"]], audio[row["sound"]])
+            yield _pair(image, stored[row["image"]], stored[row["sound"]])
 
 
-def _duets(
-    lists: Lists, frames: dict[str, str], audio: dict[str, str], origin: Origin, writer: PairWriter
-) -> Iterator[Pair | LedgerEntry]:
+def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | LedgerEntry]:
     numbers: dict[str, Iterator[int]] = defaultdict(count)
     for row in progress(lists.duets, "preparing duets"):
         group = f"duet-{row['split']}-{next(numbers[row['split']]):04d}"
-        sides = (row["left"], row["right"])
-        absent = _absent(frames, sides, audio, [row["left_sound"], row["right_sound"]])
-        if absent:
+        left, right, *sounds = (row[column] for column in COLUMNS["duets"].split()[1:])
+        if absent := _absent(stored, left, right, *sounds):
             yield LedgerEntry(group, "missing", absent)
             continue
-        photographs = [lists.images[file] for file in sides]
-        frame = writer.add_frame(group, partial(_side_by_side, photographs, origin))
-        for side, photograph, offset in zip(
-            ("left", "right"), photographs, (0.0, 0.5), strict=True
+        photographs = lists.images[left], lists.images[right]
+        frame = writer.add_frame(group, partial(_side_by_side, photographs))
+        for side, offset, image, sound in zip(
+            ("left", "right"), (0.0, 0.5), photographs, sounds, strict=True
         ):
-            pair = _pair(photograph, frame, audio[row[f"{side}_sound"]])
-            halved = tuple(
-                (offset + a / 2, b, offset + c / 2, d) for a, b, c, d in _boxes(photograph)
-            )
+            halved = tuple((offset + a / 2, b, offset + c / 2, d) for a, b, c, d in _boxes(image))
             yield replace(
-                pair,
+                _pair(image, frame, stored[sound]),
                 id=f"{group}-{side}",
                 split=f"duets-{row['split']}",
                 boxes=(halved,),
@@ -282,22 +240,19 @@ def _duets(
             )
 
 
-def _side_by_side(rows: Sequence[Row], origin: Origin) -> NDArray[np.uint8]:
-    halves = [resize_frame(origin.photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
+def _side_by_side(rows: Sequence[Row]) -> NDArray[np.uint8]:
+    halves = [resize_frame(_photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
     return np.concatenate(halves, axis=1)
 
 
-def _absent(
-    frames: dict[str, str], images: Sequence[str], audio: dict[str, str], sounds: Sequence[str]
-) -> str:
-    absent = [f"images/{file}" for file in images if file not in frames]
-    absent += [f"sounds/{file}" for file in sounds if file not in audio]
+def _absent(stored: Stored, *keys: str) -> str:
+    absent = [key for key in keys if key not in stored]
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
 def _pair(row: Row, frame: str, audio: str | None) -> Pair:
     return Pair(
-        id=_stem(row["file"]),
+        id=_id(row),
         frame=frame,
         audio=audio,
         split=row["split"],
@@ -309,19 +264,13 @@ def _pair(row: Row, frame: str, audio: str | None) -> Pair:
 
 
 def _sound(row: Row, audio: str) -> Sound:
-    return Sound(
-        id=_stem(row["file"]),
-        audio=audio,
-        split=row["split"],
-        cls=row["cls"],
-        source=f"{row['url']} by {row['author']}",
-        licence=row["licence"],
-    )
+    source = f"{row['url']} by {row['author']}"
+    return Sound(_id(row), audio, row["split"], row["cls"], source, row["licence"])
 
 
 def _boxes(row: Row) -> tuple[Box, ...]:
     return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in row["boxes"])
 
 
-def _stem(file: str) -> str:
-    return Path(file).stem
+def _id(row: Row) -> str:
+    return Path(row["file"]).stem

@@ -11,7 +11,6 @@ From a folder of frames the middle one is used, with the middle 3 s of the sound
 
 import re
 from pathlib import Path
-from typing import Any
 
 from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
 from soundspot.data.ledger import Summary
@@ -40,6 +39,5 @@ def prepare(
         options: Engine and layout.
     """
     items, notes = find_items(source, out, parse, "6248166344.mp4", selection)
-    rules: dict[str, Any] = {"corpus": "flickr"} | MIDDLE
-    plan = PreparePlan("flickr", source, rules | selection.rules(), items, notes)
-    return run_plan(plan, out, options)
+    rules = {"corpus": "flickr", **MIDDLE, **selection.rules()}
+    return run_plan(PreparePlan("flickr", source, rules, items, notes), out, options)

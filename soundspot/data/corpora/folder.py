@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any
 
 from soundspot.common.paths import list_files, make_id
 from soundspot.data.corpus_files import EVERYTHING, Selection, check_folders, draw_subset
@@ -35,24 +34,16 @@ def prepare(
     """
     check_folders(source, out)
     files = list_files(source)
-    notes = [
-        LedgerEntry(file.as_posix(), "ignored", "is hidden")
-        for file in files
-        if file.name[0] == "."
-    ]
+    hidden = [file for file in files if file.name[0] == "."]
+    notes = [LedgerEntry(file.as_posix(), "ignored", "is hidden") for file in hidden]
     items = list(_items([file for file in files if file.name[0] != "."], selection, classes))
     if selection.ids is not None:
         names = {name: item for item in items for name in (item.id, item.name)}
-        chosen = {names[id].name: names[id] for id in selection.ids if id in names}
-        items = list(chosen.values())
-        notes += [
-            LedgerEntry(id, "missing", "no file has this id or path")
-            for id in selection.ids
-            if id not in names
-        ]
+        items = list({names[id].name: names[id] for id in selection.ids if id in names}.values())
+        unknown = [id for id in selection.ids if id not in names]
+        notes += [LedgerEntry(id, "missing", "no file has this id or path") for id in unknown]
     items = draw_subset(items, selection.subset, selection.seed)
-    rules: dict[str, Any] = {"corpus": "folder"} | MIDDLE
-    rules |= {"classes": classes} | selection.rules()
+    rules = {"corpus": "folder", **MIDDLE, "classes": classes, **selection.rules()}
     return run_plan(PreparePlan(source.resolve().name, source, rules, items, notes), out, options)
 
 

@@ -10,16 +10,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpus_files import (
-    EVERYTHING,
-    ParseId,
-    Selection,
-    digest_of,
-    find_items,
-)
+from soundspot.data.corpus_files import EVERYTHING, ParseId, Selection, digest_of, find_items
 from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 
@@ -51,8 +44,8 @@ def prepare(
         selection = replace(selection, ids=tuple(classes))
     items, notes = find_items(source, out, make_parser(classes), "zsD-W-0xF4Y.mp4", selection)
     items = [replace(item, cls=classes[item.id]) for item in items]
-    rules: dict[str, Any] = {"corpus": "music"} | MIDDLE
-    rules |= selection.rules() | {"classes": digest_of(repr(sorted(classes.items())))}
+    digest = digest_of(repr(sorted(classes.items())))
+    rules = {"corpus": "music", **MIDDLE, **selection.rules(), "classes": digest}
     return run_plan(PreparePlan("music", source, rules, items, [*notes, *twice]), out, options)
 
 

@@ -25,8 +25,6 @@ EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
 SECOND = r"(\d+)(?:\.0+)?"
 NAME = re.compile(rf"([A-Za-z0-9_-]{{11}})[_-]{SECOND}(?:[_-]{SECOND})?")
 
-Labels = dict[str, tuple[str, str]]  # id -> class, "train" or "test"
-
 
 def parse(name: str) -> str | None:
     """The id in a name without its suffix."""
@@ -58,27 +56,19 @@ def prepare(
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
     """
     items, notes = find_items(source, out, parse, EXAMPLE, selection)
-    rules: dict[str, Any] = {"corpus": "vggsound"} | MIDDLE
+    rules: dict[str, Any] = {"corpus": "vggsound", **MIDDLE}
     if labels is not None:
         known = read_labels(labels)
         rules["labels"] = digest_of(repr(sorted(known.items())))
-        items = [
-            replace(item, cls=known[item.id][0], split=_split(item.split, known[item.id][1]))
-            if item.id in known
-            else item
-            for item in items
-        ]
-    return run_plan(
-        PreparePlan("vggsound", source, rules | selection.rules(), items, notes), out, options
-    )
+        for number, item in enumerate(items):
+            cls, split = known.get(item.id, (None, ""))
+            items[number] = replace(item, cls=cls, split="test" if split == "test" else item.split)
+    rules |= selection.rules()
+    return run_plan(PreparePlan("vggsound", source, rules, items, notes), out, options)
 
 
-def _split(drawn: str, published: str) -> str:
-    return "test" if published == "test" else drawn
-
-
-def read_labels(path: Path) -> Labels:
-    """Read vggsound.csv: YouTube id, start second, class, train or test."""
+def read_labels(path: Path) -> dict[str, tuple[str, str]]:
+    """Read vggsound.csv (YouTube id, start second, class, split): class and split of each id."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [row for row in csv.reader(file) if row]

@@ -19,8 +19,6 @@ from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, ru
 ANNOTATIONS = "vggss.json"
 SECOND = 125 / 25
 
-Truth = dict[str, tuple[str, tuple[Box, ...]]]  # id -> class, boxes
-
 
 def prepare(
     source: Path,
@@ -43,19 +41,17 @@ def prepare(
         selection = replace(selection, ids=tuple(truth))
     selection = replace(selection, val=0.0, test=1.0)
     items, notes = find_items(source, out, parse, EXAMPLE, selection, SECOND)
-    items = [
-        replace(item, cls=truth[item.id][0], boxes=(truth[item.id][1],))
-        if item.id in truth
-        else item
-        for item in items
-    ]
+    for number, item in enumerate(items):
+        if item.id in truth:
+            cls, boxes = truth[item.id]
+            items[number] = replace(item, cls=cls, boxes=(boxes,))
     rules = {"corpus": "vggss", "frame": "frame 125 at 25 fps", "sound": "3 s around the frame"}
     rules |= selection.rules() | {"boxes": bool(truth)}
     return run_plan(PreparePlan("vggss", source, rules, items, notes, copies=True), out, options)
 
 
-def read_truth(path: Path) -> Truth:
-    """Read vggss.json; boxes are clipped to the frame, as some extend far beyond it."""
+def read_truth(path: Path) -> dict[str, tuple[str, tuple[Box, ...]]]:
+    """The class and boxes of each id; boxes are clipped to the frame, as some extend beyond it."""
     try:
         truth = {
             str(row["file"]): (str(row["class"]), tuple(_inside(box) for box in row["bbox"]))
