@@ -32,9 +32,9 @@ def read_columns(path: Path, seconds: float) -> Columns:
     middles = [(k + 0.5) * step for k in range(COLUMNS)]
     columns = np.zeros((COLUMNS, 2), np.float32)
     length = max(step, 1 / SAMPLE_RATE)
-    for k, part in enumerate(media.iter_sound(path, middles, length)):
-        if part is not None:
-            columns[k] = part.min(), part.max()
+    for k, windows in enumerate(media.iter_windows(path, middles, (length,))):
+        if windows is not None:
+            columns[k] = windows[0].min(), windows[0].max()
     return columns
 
 
