@@ -25,26 +25,17 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from soundspot.common import files
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import (
-    LOCK,
-    atomic_write,
-    explain_write_errors,
-    locked,
-    remove_leftovers,
-    write_bytes,
-    write_text,
-)
 from soundspot.common.id_lists import read_ids
 from soundspot.common.paths import file_size, list_files, make_id
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures
-from soundspot.inference.localizer import Localizer, load, model_names
-from soundspot.inference.result import Localization, heard_line
+from soundspot.inference.localizer import Localizer, load, model_names, torch_threads
+from soundspot.inference.result import heard_line
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
@@ -86,6 +77,10 @@ class BatchItem:
     audio: str | None
     sizes: tuple[int, ...]
 
+    def names(self) -> dict[str, Any]:
+        """How its line begins."""
+        return {"path": self.name} | ({} if self.audio is None else {"audio": self.audio})
+
 
 @dataclass(frozen=True, eq=False)
 class ItemResult:
@@ -99,7 +94,9 @@ class ItemResult:
 def run_batch(job: BatchJob, say: Callable[[str], None]) -> None:
     """Localise the files that are not done yet, and report the counts."""
     root, items = _find(job)
-    model = _absolute(job.model)
+    model = job.model
+    if model is not None and model not in model_names():
+        model = str(Path(model).absolute())  # a checkpoint, to be found from any folder
     localizer = load(model)
     digest = _digest(localizer)
     about = {"format": FORMAT, "weights": digest, "overlays": job.overlays}
@@ -141,14 +138,7 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[BatchItem]:
         sound = sound_of_picture(groups[PurePath(name).with_suffix("")])
         if sound is not None and PurePath(name).suffix.lower() in SOUNDS:
             continue  # it comes with its picture
-        files = [name] if sound is None else [name, sound]
-        sizes = tuple(file_size(root / file) for file in files)
-        yield BatchItem(name, sound, sizes)
-
-
-def _absolute(model: str | None) -> str | None:
-    """A checkpoint's path that works in any folder; a name stays a name."""
-    return model if model is None or model in model_names() else str(Path(model).absolute())
+        yield BatchItem(name, sound, tuple(file_size(root / f) for f in (name, sound) if f))
 
 
 def _digest(localizer: Localizer) -> str:
@@ -174,82 +164,50 @@ def _load(
 
 
 def localize_one(localizer: Localizer, root: Path, overlays: bool, item: BatchItem) -> ItemResult:
-    """Localise the middle of a file, or say why it cannot be done.
-
-    Args:
-        localizer: The model.
-        root: The folder that names are relative to.
-        overlays: Draw the map over the frame.
-        item: The file.
-    """
-    path = root / item.name
-    audio = None if item.audio is None else root / item.audio
-    for file, size in zip((path, audio), item.sizes, strict=False):
-        if file is not None and size >= 0:
+    """Localise the middle of a file, named relative to root, or say why it cannot be done."""
+    path, audio = root / item.name, root / item.audio if item.audio else None
+    for file, size in zip(filter(None, (path, audio)), item.sizes, strict=True):
+        if size >= 0:
             check_visible(file)
     try:
         clip = read_clip(path, audio)
     except MediaError as error:
-        return _failed(item, error.fault, str(error).replace(f"{root}{os.sep}", ""))
+        return _failed(item, str(error).replace(f"{root}{os.sep}", ""), error.fault)
     except Exception as error:  # of millions of files some break a decoder in new ways
-        return _failed(item, "unreadable", f"{item.name} cannot be read ({error!r})")
-    with _one_thread():
+        return _failed(item, f"{item.name} cannot be read ({error!r})")
+    with torch_threads(1):  # the last bits of a sum may depend on the number of threads
         result = localizer.localize_clip(clip)
-    overlay = _overlay(result) if overlays else b""
-    return ItemResult(_names(item) | _line(result), result.similarity, overlay)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread everywhere: the last bits of a sum may depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _names(item: BatchItem) -> dict[str, Any]:
-    return {"path": item.name} | ({} if item.audio is None else {"audio": item.audio})
-
-
-def _line(result: Localization) -> dict[str, Any]:
-    kept = ("at", "width", "height", "box", "score", "visible", "labels")
     summary = result.summary()
-    return {key: summary[key] for key in kept}
-
-
-def _overlay(result: Localization) -> bytes:
+    kept = ("at", "width", "height", "box", "score", "visible", "labels")
+    line = item.names() | {key: summary[key] for key in kept}
+    if not overlays:
+        return ItemResult(line, result.similarity)
     picture = figures.overlay(result.frame, result.heat, result.box)
-    lines = [line for line in (heard_line(result.labels), result.verdict) if line]
-    return jpeg_bytes(figures.captioned(picture, lines, result.trained))
+    caption = [text for text in (heard_line(result.labels), result.verdict) if text]
+    page = figures.captioned(picture, caption, result.trained)
+    return ItemResult(line, result.similarity, jpeg_bytes(page))
 
 
-def _failed(item: BatchItem, fault: str, reason: str) -> ItemResult:
-    return ItemResult(_names(item) | {"fault": fault, "reason": reason})
-
-
-def _crash(item: BatchItem) -> ItemResult:
-    return _failed(item, "unreadable", CRASHED)
+def _failed(item: BatchItem, reason: str = CRASHED, fault: str = "unreadable") -> ItemResult:
+    return ItemResult(item.names() | {"fault": fault, "reason": reason})
 
 
 @contextmanager
 def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> Iterator[None]:
     """Claim the folder: new, empty, or one that the same model wrote before."""
     path = out / ABOUT
-    with explain_write_errors(out):
+    with files.explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
         raise SoundspotError(
             f"{out} is neither empty nor a result of `localize`; choose another folder"
         )
-    with locked(out / LOCK, f"another process is writing {out}: wait for it to finish"):
-        remove_leftovers(out, "**/.*")
+    with files.locked(out / files.LOCK, f"another process is writing {out}: wait for it to finish"):
+        files.remove_leftovers(out, "**/.*")
         if path.exists():
             _refuse_other(path, about)
         else:
-            write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
+            files.write_text(path, json.dumps({**about, **notes}, indent=1) + "\n")
         yield
 
 
@@ -259,10 +217,10 @@ def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
         other = [key for key, value in about.items() if written.get(key) != value]
     except (OSError, ValueError, AttributeError) as error:
         raise SoundspotError(f"{path} cannot be read ({error}); choose another folder") from error
-    if other:
+    for key in other[:1]:
         raise SoundspotError(
-            f"{path.parent} was made with {other[0]}={json.dumps(written.get(other[0]))}, not "
-            f"{json.dumps(about[other[0]])}; choose another folder or delete this one"
+            f"{path.parent} was made with {key}={json.dumps(written.get(key))}, not "
+            f"{json.dumps(about[key])}; choose another folder or delete this one"
         )
 
 
@@ -275,20 +233,17 @@ def _write_shards(
     missing = [number for number, journal in enumerate(journals) if not journal.fits()]
     if missing:
         (job.out / LINES).unlink(missing_ok=True)  # it is only there when all is done
-        _remove_surplus(job.out, len(blocks))
+        shards = (*job.out.glob("maps-*.npz"), *job.out.glob(".shard-*.jsonl"))
+        for path in surplus_shards(shards, len(blocks)):
+            path.unlink()
+        for folder in surplus_shards((job.out / "overlays").glob("*"), len(blocks)):
+            shutil.rmtree(folder)
         todo = [item for number in missing for item in blocks[number]]
-        results = progress(map_loaded(load, todo, job.engine, _crash), "localising", len(todo))
+        results = progress(map_loaded(load, todo, job.engine, _failed), "localising", len(todo))
         for number in missing:
             block = blocks[number]
             _write_shard(job, journals[number], block, itertools.islice(results, len(block)))
     return journals
-
-
-def _remove_surplus(out: Path, count: int) -> None:
-    for path in surplus_shards((*out.glob("maps-*.npz"), *out.glob(".shard-*.jsonl")), count):
-        path.unlink()
-    for folder in surplus_shards((out / "overlays").glob("*"), count):
-        shutil.rmtree(folder)
 
 
 def _write_shard(
@@ -308,22 +263,19 @@ def _write_shard(
             maps.append(result.similarity)
         if result.overlay:
             picture = overlays / f"{place:05d}-{make_id(PurePath(f'{item.name}.jpg'))}.jpg"
-            write_bytes(picture, result.overlay)
+            files.write_bytes(picture, result.overlay)
             line["overlay"] = picture.relative_to(job.out).as_posix()
         lines.append(line)
     names = [line["path"] for line in lines if "maps" in line]
-    with atomic_write(journal.data) as part:
-        np.savez(part, paths=np.array(names, np.str_), maps=_stack(maps))
+    stacked = np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
+    with files.atomic_write(journal.data) as part:
+        np.savez(part, paths=np.array(names, np.str_), maps=stacked)
     journal.write(lines)
 
 
-def _stack(maps: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
-
-
 def _journal(out: Path, number: int, block: Sequence[BatchItem]) -> ShardJournal:
-    files = json.dumps([(item.name, item.audio, item.sizes) for item in block])
-    digest = hashlib.sha256(files.encode()).hexdigest()
+    names = json.dumps([(item.name, item.audio, item.sizes) for item in block])
+    digest = hashlib.sha256(names.encode()).hexdigest()
     path = out / f".shard-{number:05d}.jsonl"
     return ShardJournal(path, out / f"maps-{number:05d}.npz", ("files", digest))
 
@@ -331,7 +283,7 @@ def _journal(out: Path, number: int, block: Sequence[BatchItem]) -> ShardJournal
 def _join(out: Path, journals: Sequence[ShardJournal]) -> Counter[str]:
     """Make one file of the shards' lines; returns how many files had which fault, if any."""
     counts: Counter[str] = Counter()
-    with atomic_write(out / LINES) as part, part.open("w", encoding="utf-8") as whole:
+    with files.atomic_write(out / LINES) as part, part.open("w", encoding="utf-8") as whole:
         for journal in journals:
             for line in journal.lines():
                 counts[json.loads(line).get("fault", "")] += 1

@@ -25,12 +25,7 @@ SIREN_HZ, SIREN_PERIOD, SIREN_HARMONICS = (650.0, 1450.0), 0.3, 3
 
 
 def run_demo(folder: Path, say: Callable[[str], None]) -> None:
-    """Localise the bark and the siren, and report the results and what to try next.
-
-    Args:
-        folder: Where the pictures and the video go; created if absent.
-        say: Called with every line of the report.
-    """
+    """Localise the bark and the siren, and say the results and what to try next."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -48,24 +43,23 @@ def run_demo(folder: Path, say: Callable[[str], None]) -> None:
     figures.write_picture(folder / "demo-two-sounds.png", figures.stack(rows))
     localizer.localize_file(video).save(folder / "demo-video.png")
 
-    say(barking.describe())
-    say("")
-    for line in compare(barking, wailing):
-        say(line)
-    say("")
-    say(f"A photo and a sound:         {folder / 'demo-photo.png'}")
-    say(f"The same with another sound: {folder / 'demo-two-sounds.png'}")
-    say(f"Photo and bark as a video:   {folder / 'demo-video.png'}  (of {video})")
-    say("")
-    say("Next, try your own:")
     program = sys.argv[0] if Path(sys.argv[0]).stem == "soundspot" else "soundspot"
     for line in (
-        "localize clip.mp4 -o where.png",
-        "localize clip.mp4 -o where.mp4",
-        "localize photo.jpg --audio sound.wav -o where.png",
-        "--help",
+        barking.describe(),
+        "",
+        *compare(barking, wailing),
+        "",
+        f"A photo and a sound:         {folder / 'demo-photo.png'}",
+        f"The same with another sound: {folder / 'demo-two-sounds.png'}",
+        f"Photo and bark as a video:   {folder / 'demo-video.png'}  (of {video})",
+        "",
+        "Next, try your own:",
+        f"    {program} localize clip.mp4 -o where.png",
+        f"    {program} localize clip.mp4 -o where.mp4",
+        f"    {program} localize photo.jpg --audio sound.wav -o where.png",
+        f"    {program} --help",
     ):
-        say(f"    {program} {line}")
+        say(line)
 
 
 def compare(first: Localization, second: Localization) -> list[str]:

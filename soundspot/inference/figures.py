@@ -1,9 +1,11 @@
 """Pictures of a localisation: the heat map over its frame, and the three-part picture.
 
-Drawn with NumPy and Pillow alone, so no extra is needed. Axes: h w pixels.
+Drawn with NumPy and Pillow alone, so no extra is needed.
 """
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,32 +16,23 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional as F
 
+from soundspot.common.arrays import min_max
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
-from soundspot.encoders.logmel import (
-    HIGH_HZ,
-    HOP,
-    LOW_HZ,
-    PATCH_SAMPLES,
-    SAMPLE_RATE,
-    YAMNET_LOGMEL,
-    log_mel_patches,
-    stretch_waveform,
-)
+from soundspot.encoders import logmel
 from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox
+from soundspot.media.decoding import Picture, Waveform
 
 Colour = tuple[int, int, int]
+Heat = Float32[np.ndarray, "height width"]  # 0..1
+Page = UInt8[np.ndarray, "page_height page_width 3"]
 
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
 # The frame is muted, half way to grey and darker, so that its colours are not mistaken for heat:
 # 0.4 of a channel and 0.35 of the luma, as rows of a matrix for Pillow.
-MUTED = tuple(
-    0.4 * (row == column) + 0.35 * LUMA[column] if column < 3 else 0.0
-    for row in range(3)
-    for column in range(4)
-)
+MUTED = tuple(np.c_[0.4 * np.eye(3) + 0.35 * np.array(LUMA), np.zeros(3)].ravel().tolist())
 # Dark violet through red to pale yellow: equal steps of value look like equal steps of lightness.
 ANCHORS = (
     (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
@@ -62,7 +55,7 @@ LINE = 20  # from one line of a caption to the next
 WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
 
 
-def colours(values: Float32[np.ndarray, "h w"]) -> UInt8[np.ndarray, "h w 3"]:
+def colours(values: Float32[np.ndarray, "height width"]) -> Picture:
     """Colour values of 0..1, dark to light; values outside take the colour of the nearest end."""
     table = _colour_table()
     steps = len(table) - 1
@@ -77,17 +70,16 @@ def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
 
 
 def overlay(
-    frame: UInt8[np.ndarray, "h w 3"],
+    frame: Picture,
     heat: Float32[np.ndarray, "h_map w_map"],
     box: PixelBox | None = None,
     strength: float = 1.0,
-) -> UInt8[np.ndarray, "h w 3"]:
+) -> Picture:
     """Lay a heat map over its frame, with its contour at one half and a box.
 
     Args:
         frame: RGB.
-        heat: The map stretched to 0..1, of the frame's size, or coarser to save time; the hotter,
-            the more opaque.
+        heat: The map stretched to 0..1, of the frame's size, or coarser to save time.
         box: x1, y1, x2, y2 in pixels of the frame; x2 and y2 are exclusive.
         strength: Opacity of heat and contour, 0..1.
     """
@@ -107,7 +99,7 @@ def _thickness(shape: Sequence[int]) -> float:
     return max(1.0, min(shape[:2]) / 180)
 
 
-def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Image:
+def _heat_layer(heat: Heat, strength: float) -> Image.Image:
     """Heat and contour on a transparent background."""
     alpha = HEAT_OPACITY * heat
     paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
@@ -121,23 +113,20 @@ def _heat_layer(heat: Float32[np.ndarray, "h w"], strength: float) -> Image.Imag
     return Image.fromarray(np.clip(layer, 0, 255).round().astype(np.uint8))
 
 
-def _contour(heat: Float32[np.ndarray, "h w"], width: float) -> Float32[np.ndarray, "h w"]:
-    """How much of each pixel a line along the contour covers.
-
-    The height above the level divided by the slope is, to first order, the distance in pixels.
-    """
+def _contour(heat: Heat, width: float) -> Heat:
+    """How much of each pixel a line along the contour covers."""
     if min(heat.shape) < 2:
         return np.zeros_like(heat)
-    down, right = np.gradient(heat)
-    distance = np.abs(heat - CONTOUR_LEVEL) / np.maximum(np.hypot(down, right), 1e-6)
-    covered: Float32[np.ndarray, "h w"] = np.clip((width + 1) / 2 - distance, 0, 1)
-    return covered
+    # The height above the level divided by the slope is, to first order, the distance in pixels.
+    slope = np.maximum(np.hypot(*np.gradient(heat)), 1e-6)
+    distance = np.abs(heat - CONTOUR_LEVEL) / slope
+    return np.asarray(np.clip((width + 1) / 2 - distance, 0, 1))
 
 
 def triptych(
-    frame: UInt8[np.ndarray, "h w 3"],
-    heat: Float32[np.ndarray, "h w"],
-    waveform: Float32[np.ndarray, "samples"],
+    frame: Picture,
+    heat: Heat,
+    waveform: Waveform,
     *,
     box: PixelBox | None = None,
     labels: Sequence[tuple[str, float]] = (),
@@ -148,16 +137,8 @@ def triptych(
 ) -> Image.Image:
     """The three-part picture: the frame, the map over the frame, the sound.
 
-    Args:
-        frame: RGB, of any size.
-        heat: The map at the frame's size, stretched to 0..1.
-        waveform: What was heard, mono 16 kHz.
-        box: Box of the hottest region, in pixels of the frame.
-        labels: What is heard, with scores of 0..1, best first.
-        headings: Headings of the three parts.
-        caption: Lines below the map.
-        footer: A line of small print below the frame.
-        trained: False stamps on the picture that the map means nothing.
+    The caption goes below the map, the footer in small print below the frame. An untrained model
+    is stamped on the picture: its map means nothing.
     """
     height, width = heat.shape
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
@@ -180,32 +161,27 @@ def triptych(
         draw.rectangle((0, 0, page.width, MARGIN + 2 * BODY), fill=RED)
         _write(draw, (page.width / 2, MARGIN / 2 + BODY), WARNING, 20, WHITE, "mm", page.width - 20)
     for left, heading in zip(lefts, headings, strict=True):
-        _write(draw, (left, top), heading, HEADING, INK, room=max(column, 160))
+        _write(draw, (left, top), heading, HEADING, INK, room=column)
     for left, picture in zip(lefts, (Image.fromarray(small), hot), strict=False):
-        corner = (left + (column - size[0]) // 2, body + (tall - size[1]) // 2)
-        page.paste(picture, corner)
+        page.paste(picture, (left + (column - size[0]) // 2, body + (tall - size[1]) // 2))
     page.paste(_sound_panel(waveform, labels, tall), (lefts[2], body))
+    room = lefts[2] + SOUND_WIDTH - lefts[1]
     for i, line in enumerate(caption):
-        at = (lefts[1], below + i * LINE)
-        _write(draw, at, line, BODY, INK, room=lefts[2] + SOUND_WIDTH - lefts[1])
+        _write(draw, (lefts[1], below + i * LINE), line, BODY, INK, room=room)
     _write(draw, (MARGIN, below), footer, SMALL, GREY, room=column)
     return page
 
 
 def stack(pages: Sequence[Image.Image]) -> Image.Image:
     """Stack pages vertically."""
-    size = max(page.width for page in pages), sum(page.height for page in pages)
-    whole = Image.new("RGB", size, WHITE)
-    top = 0
-    for page in pages:
+    tops = [0, *itertools.accumulate(page.height for page in pages)]
+    whole = Image.new("RGB", (max(page.width for page in pages), tops[-1]), WHITE)
+    for page, top in zip(pages, tops, strict=False):
         whole.paste(page, (0, top))
-        top += page.height
     return whole
 
 
-def captioned(
-    picture: UInt8[np.ndarray, "h w 3"], lines: Sequence[str], trained: bool = True
-) -> UInt8[np.ndarray, "h_page w 3"]:
+def captioned(picture: Picture, lines: Sequence[str], trained: bool = True) -> Page:
     """A picture with lines of text in a strip below it."""
     height, width, _ = picture.shape
     size = max(SMALLEST, round(min(height, width) / 20))
@@ -240,38 +216,33 @@ def _stamp(image: Image.Image) -> None:
 
 
 def _sound_panel(
-    waveform: Float32[np.ndarray, "samples"], labels: Sequence[tuple[str, float]], height: int
+    waveform: Waveform, labels: Sequence[tuple[str, float]], height: int
 ) -> Image.Image:
     """Waveform and log-mel spectrogram on one time axis, then the labels as bars."""
     panel = Image.new("RGB", (SOUND_WIDTH, height), WHITE)
     draw = ImageDraw.Draw(panel)
-    row = 2 * BODY
-    axis = SMALL + 8
+    row, axis = 2 * BODY, SMALL + 8
     room = height - axis - (len(labels) * row + 10 if labels else 0)
     wave_height = room // 3
-    heard = stretch_waveform(torch.from_numpy(waveform)[None])
+    heard = logmel.stretch_waveform(torch.from_numpy(waveform)[None])
     panel.paste(_wave(heard[0].numpy(), (SOUND_WIDTH, wave_height)), (0, 0))
     mel_size = (SOUND_WIDTH, room - wave_height - 4)
     panel.paste(_spectrogram(heard, mel_size), (0, wave_height + 4))
-    seconds = waveform.shape[0] / SAMPLE_RATE
-    _write(draw, (0, room + 5), "0 s", SMALL, GREY)
-    _write(draw, (SOUND_WIDTH, room + 5), f"{seconds:g} s", SMALL, GREY, "ra")
-    axis_note = f"log-mel, {LOW_HZ:.0f} Hz to {HIGH_HZ / 1000:g} kHz"
-    _write(draw, (SOUND_WIDTH / 2, room + 5), axis_note, SMALL, GREY, "ma")
+    bands = f"log-mel, {logmel.LOW_HZ:.0f} Hz to {logmel.HIGH_HZ / 1000:g} kHz"
+    end = f"{len(waveform) / logmel.SAMPLE_RATE:g} s"
+    for x, text, anchor in ((0, "0 s", "la"), (0.5, bands, "ma"), (1, end, "ra")):
+        _write(draw, (x * SOUND_WIDTH, room + 5), text, SMALL, GREY, anchor)
     for i, (name, score) in enumerate(labels):
-        _bar(draw, height - (len(labels) - i) * row, name, score)
+        y = height - (len(labels) - i) * row
+        _write(draw, (0, y), name, BODY, INK, room=SOUND_WIDTH - 50)
+        _write(draw, (SOUND_WIDTH, y), f"{score:.2f}", BODY, GREY, "ra")
+        top, length = y + BODY + 5, round(SOUND_WIDTH * min(max(score, 0.0), 1.0))
+        draw.rectangle((0, top, SOUND_WIDTH, top + 3), fill=RULE)
+        draw.rectangle((0, top, length, top + 3), fill=BLUE)
     return panel
 
 
-def _bar(draw: ImageDraw.ImageDraw, y: int, name: str, score: float) -> None:
-    _write(draw, (0, y), name, BODY, INK, room=SOUND_WIDTH - 50)
-    _write(draw, (SOUND_WIDTH, y), f"{score:.2f}", BODY, GREY, "ra")
-    top = y + BODY + 5
-    draw.rectangle((0, top, SOUND_WIDTH, top + 3), fill=RULE)
-    draw.rectangle((0, top, round(SOUND_WIDTH * min(max(score, 0.0), 1.0)), top + 3), fill=BLUE)
-
-
-def _wave(waveform: Float32[np.ndarray, "samples"], size: tuple[int, int]) -> Image.Image:
+def _wave(waveform: Waveform, size: tuple[int, int]) -> Image.Image:
     """The range of the waveform in every column of pixels."""
     width, height = size
     image = Image.new("RGB", size, (246, 247, 249))
@@ -284,13 +255,12 @@ def _wave(waveform: Float32[np.ndarray, "samples"], size: tuple[int, int]) -> Im
 
 def _spectrogram(heard: Float[Tensor, "1 samples"], size: tuple[int, int]) -> Image.Image:
     """The log-mel spectrogram, low bands at the bottom, as long as the waveform above it."""
-    samples = heard.shape[1]
     # Zeros after the end: the patches would otherwise stop before it.
-    padded = F.pad(heard, (0, PATCH_SAMPLES))
-    log_mel = log_mel_patches(padded, YAMNET_LOGMEL)[0].flatten(0, 1)[: samples // HOP]
-    low, high = log_mel.aminmax()
-    bands = ((log_mel - low) / (high - low).clamp_min(1e-6)).T.flip(0)
-    return Image.fromarray(colours(bands.numpy())).resize(size, Image.Resampling.BICUBIC)
+    padded = F.pad(heard, (0, logmel.PATCH_SAMPLES))
+    patches = logmel.log_mel_patches(padded, logmel.YAMNET_LOGMEL)[0]
+    log_mel = patches.flatten(0, 1)[: heard.shape[1] // logmel.HOP]
+    bands = min_max(log_mel.numpy(), flat=1e-6).T[::-1]
+    return Image.fromarray(colours(bands)).resize(size, Image.Resampling.BICUBIC)
 
 
 def _write(
@@ -300,10 +270,10 @@ def _write(
     size: int,
     fill: Colour,
     anchor: str = "la",
-    room: int | float | None = None,
+    room: int | float = math.inf,
 ) -> None:
     """Write a line; if it is too wide, in a smaller font, and then cut short."""
-    while room is not None and draw.textlength(text, _font(size)) > room:
+    while draw.textlength(text, _font(size)) > room:
         if size > SMALLEST:
             size -= 1
         elif len(text) > 1:
@@ -318,21 +288,21 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size=size)
 
 
-def check_picture(path: Path, others: Sequence[Path] = ()) -> None:
-    """Refuse a path that no picture can be written to, before any work is done for it."""
-    if path.suffix.lower() not in PICTURE_FORMATS:
-        endings = ", ".join(PICTURE_FORMATS)
-        raise SoundspotError(f"the name of a picture must end in one of {endings}, got {path}")
-    check_file(path, others)
+def check_picture(path: Path, others: Iterable[Path] = ()) -> None:
+    """`check_file` for a picture."""
+    check_file(path, others, "picture", PICTURE_FORMATS)
 
 
-def check_file(path: Path, others: Sequence[Path] = ()) -> None:
-    """Refuse an output in a missing folder, or one that would replace another file of the job.
+def check_file(
+    path: Path, others: Iterable[Path] = (), kind: str = "file", endings: Iterable[str] = ()
+) -> None:
+    """Refuse a path that cannot be written, before any work is done for it.
 
-    Args:
-        path: The output; an existing file will be replaced.
-        others: Inputs and other outputs.
+    An existing file will be replaced, but none of the `others` of the job.
     """
+    if endings and path.suffix.lower() not in endings:
+        choices = ", ".join(endings)
+        raise SoundspotError(f"the name of a {kind} must end in one of {choices}, got {path}")
     if path.is_dir():
         raise SoundspotError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():

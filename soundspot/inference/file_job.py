@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,8 @@ from pathlib import Path
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write, write_text
 from soundspot.inference import figures, video
-from soundspot.inference.localizer import Localizer, load
-from soundspot.inference.result import Localization
-from soundspot.media.clips import OpenMedia, opened, read_clip
+from soundspot.inference.localizer import load
+from soundspot.media.clips import opened, read_clip
 from soundspot.media.writing import FORMATS, is_video_name
 
 Say = Callable[[str], None]
@@ -43,23 +42,20 @@ class FileJob:
     sources: int = 1
     fps_map: float | None = None
 
-    @property
-    def inputs(self) -> list[Path]:
-        """The files to read."""
-        return [self.file] if self.audio is None else [self.file, self.audio]
-
 
 def run_file_job(job: FileJob, say: Say) -> None:
     """Do a job and report it; what cannot work is refused before the model is loaded."""
+    inputs = [job.file] if job.audio is None else [job.file, job.audio]
     if job.json not in (None, STANDARD_OUTPUT):
-        figures.check_file(Path(job.json), [*job.inputs, job.out])
+        figures.check_file(Path(job.json), [*inputs, job.out])
     if is_video_name(job.out):
+        figures.check_file(job.out, inputs)
         _whole_video(job, say)
         return
     if job.fps_map is not None:
         endings = ", ".join(FORMATS)
         raise SoundspotError(f"--fps-map is for videos, whose names end in {endings}")
-    figures.check_picture(job.out, job.inputs)
+    figures.check_picture(job.out, inputs)
     if job.sources == 1:
         clip = read_clip(job.file, job.audio, job.at)
         result = load(job.model).localize_clip(clip)
@@ -74,62 +70,47 @@ def _several_sounds(job: FileJob, say: Say) -> None:
         raise SoundspotError("--at names one moment, --sources looks for moments: give one of them")
     if job.sources < 1:
         raise SoundspotError(f"expected at least 1 source, got {job.sources}")
-    with _opened_inputs(job) as (picture, sound):
+    with opened(job.file) as picture, opened(job.audio or picture) as sound:
         sound.info.require_sound()
         results = load(job.model).localize_sources(picture, sound, job.sources)
     figures.write_picture(job.out, figures.stack([result.picture() for result in results]))
-    summary = {"sources": [result.summary() for result in results]}
-    _report(job, summary, _paragraphs(job, results), say)
-
-
-@contextmanager
-def _opened_inputs(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
-    """The files to look at and to hear, which may be the same."""
-    with opened(job.file) as picture, opened(job.audio or picture) as sound:
-        yield picture, sound
-
-
-def _paragraphs(job: FileJob, results: Sequence[Localization]) -> Iterator[str]:
+    paragraphs = []
     if len(results) < job.sources:
-        yield f"asked for {job.sources} sounds, found {len(results)}"
+        paragraphs.append(f"asked for {job.sources} sounds, found {len(results)}")
     for number, result in enumerate(results, start=1):
         start, end = result.span or (0.0, 0.0)
-        yield f"sound {number}, {start:.2f} to {end:.2f} s\n{result.describe()}"
+        paragraphs.append(f"sound {number}, {start:.2f} to {end:.2f} s\n{result.describe()}")
+    _report(job, {"sources": [result.summary() for result in results]}, paragraphs, say)
 
 
-def _report(job: FileJob, summary: object, paragraphs: Iterable[str], say: Say) -> None:
+def _report(job: FileJob, summary: object, paragraphs: Sequence[str], say: Say) -> None:
     if job.json == STANDARD_OUTPUT:
         say(json.dumps(summary))
         return
     if job.json is not None:
         write_text(Path(job.json), json.dumps(summary) + "\n")
-    for paragraph in paragraphs:
+    for paragraph in (*paragraphs, f"picture: {job.out}"):
         say(paragraph)
-    say(f"picture: {job.out}")
 
 
 def _whole_video(job: FileJob, say: Say) -> None:
     if job.at is not None or job.sources != 1:
         raise SoundspotError("--at and --sources are for pictures: a video shows every moment")
     rate = video.MAPS_PER_SECOND if job.fps_map is None else job.fps_map
-    with _opened_inputs(job) as (pictures, sound):
-        video.check_inputs(pictures.info, sound.info)
-        video.check_output(job.out, job.inputs)
+    with opened(job.file) as pictures, opened(job.audio or pictures) as sound:
+        pictures.info.require_video()
+        sound.info.require_sound()
         localizer = load(job.model)
         with _timeline(job.json) as note:
             done = video.render_video(
                 localizer, pictures, job.out, audio=sound, maps_per_second=rate, note=note
             )
     if job.json != STANDARD_OUTPUT:
-        _describe(localizer, done, say)
+        warning = "" if localizer.card.trained else f" ({figures.WARNING})"
+        silent = f", {done.silent} of them silent" if done.silent else ""
+        say(f"model: {localizer.name}{warning}")
+        say(f"maps:  {done.maps}{silent}")
         say(f"video: {job.out}")
-
-
-def _describe(localizer: Localizer, done: video.Rendered, say: Say) -> None:
-    warning = "" if localizer.card.trained else f" ({figures.WARNING})"
-    say(f"model: {localizer.name}{warning}")
-    silent = f", {done.silent} of them silent" if done.silent else ""
-    say(f"maps:  {done.maps}{silent}")
 
 
 @contextmanager

@@ -1,17 +1,17 @@
 """A frame and its sound, or a file, in; a Localization out.
 
-Axes: h w the grid of the map, height width pixels of the frame, t passes of the PCM.
+Axes: b pairs, h w the grid of the map, t passes of the PCM.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float, Float32
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,9 +27,9 @@ from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_wav
 from soundspot.inference.regions import hot_box, map_heat
 from soundspot.inference.result import Localization
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
+from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
 from soundspot.model import checkpoint
-from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig
 
@@ -42,16 +42,8 @@ UNTRAINED = {
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
-__all__ = ["DEFAULT_MODEL", "GridResult", "Localization", "Localizer", "load", "model_names"]
-
 log = logging.getLogger(__name__)
-
-
-class GridResult(NamedTuple):
-    """The map S on its grid and what is heard, before anything is resized to the frame."""
-
-    similarity: Float32[np.ndarray, "h w"]
-    labels: list[tuple[str, float]]
+Heard = Float32[np.ndarray, "48000"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +64,7 @@ class Localizer:
     method: Method
     visual: nn.Module
     audio: nn.Module
-    card: Card
+    card: checkpoint.Card
     class_names: tuple[str, ...]
     device: torch.device
 
@@ -107,7 +99,7 @@ class Localizer:
         Args:
             frames: As `localize` takes them; their sizes may differ.
             waveforms: One for each frame.
-            cycles: T of a PCM model, if not the one it was trained with.
+            cycles: As `localize` takes it.
 
         Example:
             >>> model = soundspot.load()
@@ -123,43 +115,33 @@ class Localizer:
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
-            grids = self.locate(pixels, sounds, cycles)
-            results += [self._result(*all_) for all_ in zip(pixels, sounds, grids, strict=True)]
+            located = self.locate(pixels, sounds, cycles)
+            for frame, sound, (s, labels) in zip(pixels, sounds, located, strict=True):
+                full = resize_map(s, *frame.shape[:2])
+                result = Localization(
+                    map=full,
+                    similarity=s,
+                    box=hot_box(map_heat(full)),
+                    score=float(s.max()),
+                    labels=labels,
+                    model=self.name,
+                    trained=self.card.trained,
+                    frame=frame,
+                    waveform=sound,
+                    threshold=self.threshold,
+                )
+                results.append(result)
         return results
 
     def locate(
-        self,
-        frames: Sequence[UInt8[np.ndarray, "_height _width 3"]],
-        sounds: Sequence[Float32[np.ndarray, "48000"]],
-        cycles: int | None = None,
-    ) -> list[GridResult]:
-        """Maps on the grid and labels, all in one pass through the encoders."""
+        self, frames: Sequence[AnyPicture], sounds: Sequence[Heard], cycles: int | None = None
+    ) -> list[tuple[Float32[np.ndarray, "h w"], list[tuple[str, float]]]]:
+        """Maps S on the grid and labels, all in one pass through the encoders."""
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features(frames, sounds)
             maps = self.method.maps(f_v, f_a, cycles).cpu().numpy()
-            return [GridResult(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
-
-    def _result(
-        self,
-        pixels: UInt8[np.ndarray, "height width 3"],
-        sound: Float32[np.ndarray, "48000"],
-        grid: GridResult,
-    ) -> Localization:
-        s = torch.from_numpy(grid.similarity)[None, None]
-        full = F.interpolate(s, size=pixels.shape[:2], mode="bilinear")[0, 0].numpy()
-        return Localization(
-            map=full,
-            similarity=grid.similarity,
-            box=hot_box(map_heat(full)),
-            score=float(grid.similarity.max()),
-            labels=grid.labels,
-            model=self.name,
-            trained=self.card.trained,
-            frame=pixels,
-            waveform=sound,
-            threshold=self.threshold,
-        )
+            return [(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
 
     @property
     def threshold(self) -> float | None:
@@ -179,7 +161,7 @@ class Localizer:
             path: A video, or an image.
             audio: A sound file; required with an image, replaces the sound of a video.
             at: Seconds into the video; default: the middle.
-            cycles: T of a PCM model, if not the one it was trained with.
+            cycles: As `localize` takes it.
         """
         return self.localize_clip(read_clip(path, audio, at), cycles)
 
@@ -188,11 +170,7 @@ class Localizer:
         return replace(self.localize(clip.frame, clip.waveform, cycles), at=clip.at)
 
     def localize_sources(
-        self,
-        path: Media,
-        audio: Media | None = None,
-        count: int = 2,
-        cycles: int | None = None,
+        self, path: Media, audio: Media | None = None, count: int = 2, cycles: int | None = None
     ) -> list[Localization]:
         """Separate the sounds of a video by time, and find where each comes from.
 
@@ -203,7 +181,7 @@ class Localizer:
             path: A video, or an image.
             audio: A sound file; required with an image, replaces the sound of a video.
             count: How many events at most, the most salient first; there may be fewer.
-            cycles: T of a PCM model, if not the one it was trained with.
+            cycles: As `localize` takes it.
         """
         with opened(path) as picture, opened(picture if audio is None else audio) as sound:
             picture.info.require_picture()
@@ -214,18 +192,17 @@ class Localizer:
             heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
             frames = read_frames(picture, [event.at for event in events])
             moving = picture.info.kind == "video"
+        results = self.localize_batch(frames, heard, cycles)
         return [
             replace(result, at=event.at if moving else None, span=(event.start, event.end))
-            for event, result in zip(
-                events, self.localize_batch(frames, heard, cycles), strict=True
-            )
+            for event, result in zip(events, results, strict=True)
         ]
 
     def maps_by_cycle(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
     ) -> Float32[np.ndarray, "t h w"]:
         """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 7)."""
-        if not self._has_pcm:
+        if not self.card.config.get("pcm"):
             raise SoundspotError(f"{self.name} has no PCM: it makes one map, not one per cycle")
         self._check_cycles(cycles)
         with torch.inference_mode():
@@ -233,22 +210,14 @@ class Localizer:
             maps = self.method.maps_by_cycle(f_v, f_a, cycles)
         return torch.cat(maps).cpu().numpy()
 
-    @property
-    def _has_pcm(self) -> bool:
-        return bool(self.card.config.get("pcm"))
-
     def _check_cycles(self, cycles: int | None) -> None:
-        if cycles is None:
-            return
-        if not self._has_pcm:
+        if cycles is not None and not self.card.config.get("pcm"):
             raise SoundspotError(f"{self.name} has no PCM, so cycles={cycles} has no meaning")
-        if cycles < 1:
+        if cycles is not None and cycles < 1:
             raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
     def _features(
-        self,
-        frames: Sequence[UInt8[np.ndarray, "_height _width 3"]],
-        sounds: Sequence[Float32[np.ndarray, "48000"]],
+        self, frames: Sequence[AnyPicture], sounds: Sequence[Heard]
     ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
@@ -267,21 +236,37 @@ class Localizer:
         if self._namer is None:
             return []
         scores, classes = self._namer.classify(f_a).mean(dim=0).topk(TOP_LABELS)
-        return [
-            (self.class_names[i], score)
-            for i, score in zip(classes.tolist(), scores.tolist(), strict=True)
-        ]
+        names = [self.class_names[i] for i in classes.tolist()]
+        return list(zip(names, scores.tolist(), strict=True))
 
     def _classes(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
         """Class scores of each sound; no classes if the encoder cannot name sounds."""
-        namer = self._namer
-        if namer is None:
+        if (namer := self._namer) is None:
             return np.ones((len(sounds), 0), np.float32)
         with torch.inference_mode():
             scores = namer.classify(namer(torch.from_numpy(sounds).to(self.device))).mean(dim=1)
         return scores.cpu().numpy()
+
+
+def resize_map(
+    s: Float32[np.ndarray, "h w"], height: int, width: int
+) -> Float32[np.ndarray, "height width"]:
+    """A map at the size of a picture, interpolated bilinearly."""
+    grid = torch.from_numpy(s)[None, None]
+    return F.interpolate(grid, size=(height, width), mode="bilinear")[0, 0].numpy()
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use this many threads for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localizer:
@@ -301,11 +286,8 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
     chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
     method, card = read_model(str(chosen))
     if not card.trained:
-        log.warning(
-            "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
-            "everything runs.",
-            chosen,
-        )
+        warning = "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
+        log.warning(warning + "everything runs.", chosen)
     encoders = load_encoders(card.features)
     named = card.features.pretrained and isinstance(encoders.audio, YAMNet)
     return Localizer(
@@ -328,10 +310,13 @@ def _shipped() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.safetensors"))
 
 
-def read_model(chosen: str) -> tuple[Method, Card]:
+def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
     """The trained part of a model, by any name that `load` accepts, and its card."""
     if chosen in UNTRAINED:
-        return _untrained(UNTRAINED[chosen])
+        card = checkpoint.Card("sspl", to_dict(UNTRAINED[chosen]), FeatureSpec(), trained=False)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return checkpoint.build_method(card.method, card.config), card
     if chosen in _shipped():
         return checkpoint.load(MODELS / f"{chosen}.safetensors")
     if not Path(chosen).exists():
@@ -340,13 +325,6 @@ def read_model(chosen: str) -> tuple[Method, Card]:
             "or the path of a checkpoint or training run"
         )
     return checkpoint.load(Path(chosen))
-
-
-def _untrained(config: SSPLConfig) -> tuple[Method, Card]:
-    card = Card("sspl", to_dict(config), FeatureSpec(), trained=False)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return checkpoint.build_method(card.method, card.config), card
 
 
 def _device(name: str) -> torch.device:

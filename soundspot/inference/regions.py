@@ -3,6 +3,8 @@
 Axes: height width pixels.
 """
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Bool, Float32
 from numpy.typing import NDArray
@@ -14,19 +16,8 @@ CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
 FLAT = 1e-6  # a map whose cosines differ by less points nowhere
 
 
-def map_heat(
-    values: Float32[np.ndarray, "height width"],
-    low: float | None = None,
-    high: float | None = None,
-) -> Float32[np.ndarray, "height width"]:
-    """Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.
-
-    Args:
-        values: Cosines.
-        low: Becomes 0, as does everything below it; default: the lowest.
-        high: Becomes 1, as does everything above it; default: the highest.
-    """
-    return min_max(values, low, high, FLAT)
+# Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.
+map_heat = partial(min_max, flat=FLAT)
 
 
 def hot_box(heat: Float32[np.ndarray, "height width"]) -> PixelBox | None:
@@ -46,13 +37,8 @@ def largest_region(mask: Bool[np.ndarray, "height width"]) -> PixelBox | None:
         return None
     regions = _join_runs(rows.tolist(), starts.tolist(), ends.tolist())
     member = regions == np.bincount(regions, weights=ends - starts).argmax()
-    x1, y1, x2, y2 = (
-        starts[member].min(),
-        rows[member].min(),
-        ends[member].max(),
-        rows[member].max(),
-    )
-    return int(x1), int(y1), int(x2), int(y2) + 1
+    x1, x2, ys = starts[member].min(), ends[member].max(), rows[member]
+    return int(x1), int(ys.min()), int(x2), int(ys.max()) + 1
 
 
 def _join_runs(rows: list[int], starts: list[int], ends: list[int]) -> NDArray[np.intp]:

@@ -1,7 +1,4 @@
-"""The result of a localisation: where a sound comes from, in numbers, words and pictures.
-
-Axes: h w the grid of the map, height width pixels of the frame.
-"""
+"""The result of a localisation: where a sound comes from, in numbers, words and pictures."""
 
 import json
 from collections.abc import Sequence
@@ -77,19 +74,22 @@ class Localization:
             scale: The cosines drawn coldest and hottest, to make pictures comparable; by default
                 the lowest and highest of the map.
         """
-        heat, box = self.heat, self.box
-        if scale is not None:
-            heat = map_heat(self.map, *scale)
-            box = hot_box(heat)
+        heat = self.heat if scale is None else map_heat(self.map, *scale)
+        box = self.box if scale is None else hot_box(heat)
+        frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
+        sound = "Sound"
+        if self.span is not None:
+            sound = "Sound from {:.2f} to {:.2f} s".format(*self.span)
+        place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
         return figures.triptych(
             self.frame,
             heat,
             self.waveform,
             box=box,
             labels=self.labels,
-            headings=self._headings(),
+            headings=(frame, "Where it sounds", sound),
             caption=(heard_line(self.labels), self.verdict),
-            footer=self._footer(box),
+            footer=self.model + place,
             trained=self.trained,
         )
 
@@ -130,25 +130,9 @@ class Localization:
         """A few lines for people."""
         lines = [f"model: {self.model}" + ("" if self.trained else f" ({figures.WARNING})")]
         if self.labels:
-            heard = ", ".join(f"{name} {score:.2f}" for name, score in self.labels)
-            lines.append(f"heard: {heard}")
+            lines.append("heard: " + ", ".join(f"{n} {score:.2f}" for n, score in self.labels))
         place = "nowhere (the map is flat)" if self.box is None else f"box {self.box}"
-        lines.append(f"where: {place}")
-        lines.append(f"score: {self.verdict}")
-        return "\n".join(lines)
-
-    def _headings(self) -> tuple[str, str, str]:
-        frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
-        sound = "Sound"
-        if self.span is not None:
-            sound = "Sound from {:.2f} to {:.2f} s".format(*self.span)
-        return frame, "Where it sounds", sound
-
-    def _footer(self, box: PixelBox | None) -> str:
-        parts = [self.model]
-        if box is not None:
-            parts.append("box {}, {}, {}, {}".format(*box))
-        return "   ·   ".join(parts)
+        return "\n".join([*lines, f"where: {place}", f"score: {self.verdict}"])
 
 
 def heard_line(labels: Sequence[tuple[str, float]]) -> str:

@@ -10,7 +10,7 @@ Axes: n slices, b slices of a chunk, classes scores of what is heard, samples at
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ PAUSE_DB = 30.0  # below the loudest slice
 QUIET = 1e-3  # peak amplitude (-60 dB) below which a passage counts as silent
 ALIKE = 0.5  # cosine of class scores at which two sounds are taken for one
 
+# Scores of any number of classes, or of none.
 Classify = Callable[[Float32[np.ndarray, "b samples"]], Float32[np.ndarray, "b classes"]]
 
 
@@ -61,43 +62,24 @@ class Slices:
 
 
 def listen(media: Media, seconds: float, classify: Classify) -> Slices:
-    """Walk through a sound, keeping a few numbers per slice.
-
-    Args:
-        media: A sound, or a video with sound.
-        seconds: How far to listen.
-        classify: Gives scores of any number of classes, or of none.
-    """
+    """Walk through the first seconds of a sound, keeping a few numbers per slice."""
+    count = max(math.ceil(seconds / SLICE - 0.5), 1)  # those whose middle lies inside
+    middles = [SLICE * (k + 0.5) for k in range(count)]
+    # None: the sound has ended, before the pictures.
+    windows = filter(None, iter_windows(media, middles, (SLICE, WINDOW)))
+    chunks = iter(lambda: list(itertools.islice(windows, CHUNK)), [])
     peak, rms, classes = [], [], []
-    steps = math.ceil(seconds / (SLICE * CHUNK))
-    for chunk in progress(_chunks(media, seconds), "listening", steps):
-        for narrow, _ in chunk:
-            peak.append(float(np.ptp(narrow)) / 2)
-            rms.append(float(narrow.std()))
+    for chunk in progress(chunks, "listening", math.ceil(seconds / (SLICE * CHUNK))):
+        peak += [float(np.ptp(narrow)) / 2 for narrow, _ in chunk]
+        rms += [float(narrow.std()) for narrow, _ in chunk]
         classes.append(classify(np.stack([wide for _, wide in chunk])))
     if not peak:
         raise SoundspotError("the sound track is empty: there is nothing to locate")
     return Slices(seconds, np.array(peak), np.array(rms), np.concatenate(classes))
 
 
-def _chunks(
-    media: Media, seconds: float
-) -> Iterator[list[tuple[Float32[np.ndarray, "narrow"], Float32[np.ndarray, "wide"]]]]:
-    count = math.ceil(seconds / SLICE - 0.5)  # those whose middle lies inside
-    middles = [SLICE * (k + 0.5) for k in range(max(count, 1))]
-    # None: the sound has ended, before the pictures.
-    windows = filter(None, iter_windows(media, middles, (SLICE, WINDOW)))
-    while chunk := [(narrow, wide) for narrow, wide in itertools.islice(windows, CHUNK)]:
-        yield chunk
-
-
 def find_events(slices: Slices, count: int) -> list[Event]:
-    """The most salient events that differ from each other, the most salient first.
-
-    Args:
-        slices: As `listen` returns them.
-        count: How many at most.
-    """
+    """At most `count` events that differ from each other, the most salient first."""
     if count < 1:
         raise SoundspotError(f"expected at least 1 source, got {count}")
     pause = (slices.rms < slices.rms.max() * 10 ** (-PAUSE_DB / 20)) | (slices.peak < QUIET)
@@ -107,17 +89,14 @@ def find_events(slices: Slices, count: int) -> list[Event]:
     groups.sort(key=lambda group: -slices.rms[group].sum())  # stable: the earlier of equal ones
     chosen: list[slice] = []
     for group in groups:
-        known = any(_same_sound(slices, group, other) for other in chosen)
-        if len(chosen) < count and not known:
+        if len(chosen) < count and not any(_same_sound(slices, group, c) for c in chosen):
             chosen.append(group)
-    return [
-        Event(
-            group.start * SLICE,
-            min(group.stop * SLICE, slices.seconds),
-            min((group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE, slices.seconds),
-        )
-        for group in chosen
-    ]
+    events = []
+    for group in chosen:
+        loudest = (group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE
+        end = min(group.stop * SLICE, slices.seconds)
+        events.append(Event(group.start * SLICE, end, min(loudest, slices.seconds)))
+    return events
 
 
 def _same_sound(slices: Slices, first: slice, second: slice) -> bool:
@@ -131,8 +110,7 @@ def _groups(slices: Slices, pause: Bool[np.ndarray, "n"]) -> list[slice]:
     groups: list[slice] = []
     so_far = np.zeros(slices.classes.shape[1])  # scores of the last group, added up
     for k in np.nonzero(~pause)[0].tolist():
-        continues = len(groups) > 0 and groups[-1].stop == k and _alike(so_far, slices.classes[k])
-        if continues:
+        if groups and groups[-1].stop == k and _alike(so_far, slices.classes[k]):
             groups[-1] = slice(groups[-1].start, k + 1)
             so_far = so_far + slices.classes[k]
         else:

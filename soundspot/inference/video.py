@@ -4,40 +4,37 @@ Maps are made at a steady rate, smoothed over time and interpolated for every pi
 walk through the pictures, one for the maps and one for the output, so that only the two maps around
 the current picture are kept. A third walks through the sound, for both.
 
-Axes: h w the grid of the map, height width pixels of a picture.
+Axes: h w the grid of the map.
 """
 
 import itertools
 import json
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float32
 from PIL import Image
-from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import figures
-from soundspot.inference.localizer import Localizer
+from soundspot.inference.localizer import Localizer, resize_map, torch_threads
 from soundspot.inference.regions import map_heat
 from soundspot.inference.result import heard_line
 from soundspot.inference.sound_events import QUIET
 from soundspot.inference.visibility import is_visible, verdict
-from soundspot.media import decoding
-from soundspot.media.clips import SOUND_SECONDS, MediaError, iter_frames, iter_windows
-from soundspot.media.decoding import TimedSound
-from soundspot.media.opening import Media, MediaInfo, OpenMedia, opened
-from soundspot.media.writing import FORMATS, Timed, copy_sound, is_video_name, write_timed_video
+from soundspot.media import decoding, writing
+from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
+from soundspot.media.decoding import Picture, TimedSound
+from soundspot.media.opening import Media, OpenMedia, opened
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers
@@ -47,6 +44,7 @@ LARGEST = 960  # pixels of the longer side of the output; more would slow down t
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 SILENCE = "silence"
 
+Grid = Float32[np.ndarray, "h w"]
 T = TypeVar("T")
 
 
@@ -85,7 +83,7 @@ class SmoothedMap:
     """
 
     at: float
-    similarity: Float32[np.ndarray, "h w"] | None
+    similarity: Grid | None
     strength: float
     caption: tuple[str, ...]
 
@@ -130,42 +128,43 @@ def render_video(
         note(moment)
 
     with opened(path) as video, opened(video if audio is None else audio) as sound:
-        seconds = check_inputs(video.info, sound.info)
-        check_output(Path(out), [video.info.path, sound.info.path])
+        video.info.require_video()
+        sound.info.require_sound()
+        seconds = video.info.duration or 0.0
+        inputs = [video.info.path, sound.info.path]
+        figures.check_file(Path(out), inputs, "video", writing.FORMATS)
         heard, copied = _shared(sound.walk("audio"))
         maps = smooth_maps(localizer, video, sound, maps_per_second, count, heard)
         # Closed before the files: another thread reads from them.
-        with _spare_core(), closing(_ahead(maps)) as ahead:
+        # A core is left to the pictures: torch threads that wait for each other are far slower.
+        with torch_threads(max(1, torch.get_num_threads() - 1)), closing(_ahead(maps)) as ahead:
             bar = progress(ahead, "localising", math.ceil(seconds * maps_per_second))
-            pictures = _pictures(video, bar, localizer.card.trained)
-            track = copy_sound(sound.info.path, copied)
-            write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
+            trained = localizer.card.trained
+            pictures = (
+                (smoothed.at, draw(decoding.to_rgb(video.info.path, frame), smoothed, trained))
+                for frame, smoothed in interpolate(bar, video.walk("video"))
+            )
+            blocks = writing.stereo_blocks(sound.info.path, copied)
+            track = writing.SoundTrack(writing.SOUND_RATE, "stereo", blocks)
+            writing.write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
     return Rendered(counts[True] + counts[False], counts[True])
 
 
 def _shared(items: Iterator[T]) -> tuple[Iterator[T], Iterator[T]]:
-    """Give the same items to two threads; those that only one has taken are kept for the other."""
+    """`itertools.tee` for two threads."""
     lock = threading.Lock()
-    queues: dict[int, deque[T]] = {0: deque(), 1: deque()}
 
-    def take(reader: int) -> Iterator[T]:
-        own = queues[reader]
-        try:
-            while True:
-                with lock:
-                    if not own:
-                        try:
-                            item = next(items)
-                        except StopIteration:
-                            return
-                        for queue in list(queues.values()):
-                            queue.append(item)
-                    item = own.popleft()
-                yield item
-        finally:
-            queues.pop(reader, None)  # nothing is kept for a reader that has left
+    def take(reader: Iterator[T]) -> Iterator[T]:
+        while True:
+            with lock:
+                try:
+                    item = next(reader)
+                except StopIteration:
+                    return
+            yield item
 
-    return take(0), take(1)
+    first, second = itertools.tee(items)
+    return take(first), take(second)
 
 
 def _ahead(maps: Iterator[SmoothedMap]) -> Generator[SmoothedMap]:
@@ -177,40 +176,9 @@ def _ahead(maps: Iterator[SmoothedMap]) -> Generator[SmoothedMap]:
             yield smoothed
 
 
-@contextmanager
-def _spare_core() -> Iterator[None]:
-    """Leave a core to the pictures: torch threads that wait for each other are far slower."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads - 1))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _frame_rate(video: OpenMedia) -> float:
-    stream = None
-    if video.container is not None:
-        stream = decoding.find_stream(video.container, "video")
-    announced = float(getattr(stream, "guessed_rate", None) or 25)
+    announced = float(decoding.find_stream(video.container, "video").guessed_rate or 25)
     return min(max(announced, 1.0), 120.0)  # a file of varying rate may announce its clock's
-
-
-def check_inputs(video: MediaInfo, sound: MediaInfo) -> float:
-    """The seconds of a video, which must have moving pictures, as the sound must have sound."""
-    if video.kind != "video" or video.duration is None:
-        article = "an" if video.kind == "image" else "a"
-        raise MediaError(f"{video.path} is {article} {video.kind}, not a video: give a video.")
-    sound.require_sound()
-    return video.duration
-
-
-def check_output(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a path that no video can be written to, before any work is done for it."""
-    if not is_video_name(path):
-        endings = ", ".join(FORMATS)
-        raise SoundspotError(f"the name of a video must end in one of {endings}, got {path}")
-    figures.check_file(path, list(inputs))
 
 
 def smooth_maps(
@@ -224,18 +192,10 @@ def smooth_maps(
     """The maps of a video at a steady rate, each blended with those just before it.
 
     A map counts for nothing in silence: there the last one stays in place and fades, and the next
-    sound does not inherit it.
-
-    Args:
-        localizer: The model.
-        video: Where to look.
-        sound: What to hear, on the same clock.
-        rate: Maps per second.
-        note: Called with every moment that a map was made of.
-        heard: The decoded sound, if somebody walks through it already.
+    sound does not inherit it. `heard` is the decoded sound, if somebody walks through it already.
     """
     keep = math.exp(-1 / (rate * MEMORY))
-    mean: Float32[np.ndarray, "h w"] | None = None
+    mean: Grid | None = None
     strength = 0.0
     ticks = (k / rate for k in itertools.count())
     sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW), heard)
@@ -250,20 +210,11 @@ def smooth_maps(
         visible = is_visible(score, threshold)
         note(VideoMoment(at, False, score, visible, tuple(labels)))
         aim = FAINT if visible is False else 1.0
-        if mean is None:
-            mean, strength = s, aim
-        else:
-            mean, strength = blend(mean, strength, s, aim, keep)
+        mean, strength = (s, aim) if mean is None else blend(mean, strength, s, aim, keep)
         yield SmoothedMap(at, mean, strength, (heard_line(labels), verdict(score, threshold)))
 
 
-def blend(
-    mean: Float32[np.ndarray, "h w"],
-    strength: float,
-    s: Float32[np.ndarray, "h w"],
-    aim: float,
-    keep: float,
-) -> tuple[Float32[np.ndarray, "h w"], float]:
+def blend(mean: Grid, strength: float, s: Grid, aim: float, keep: float) -> tuple[Grid, float]:
     """One step of an exponential average in which maps are weighted by their strength."""
     old, new = keep * strength, (1 - keep) * aim
     return np.asarray((old * mean + new * s) / (old + new), np.float32), old + new
@@ -274,14 +225,14 @@ def interpolate(
 ) -> Iterator[tuple[T, SmoothedMap]]:
     """Give each frame the map of its time, between the two around it; the last stays to the end."""
     before = next(maps, None)
-    after = None if before is None else next(maps, None)
+    if before is None:
+        return
+    after = next(maps, None)
     for at, frame in frames:
-        while before is not None and after is not None and after.at <= at:
+        while after is not None and after.at <= at:
             before, after = after, next(maps, None)
-        if before is None:
-            return
         if after is None or before.similarity is None or after.similarity is None:
-            yield frame, SmoothedMap(at, before.similarity, before.strength, before.caption)
+            yield frame, replace(before, at=at)
             continue
         share = (at - before.at) / (after.at - before.at)
         s = (1 - share) * before.similarity + share * after.similarity
@@ -289,25 +240,16 @@ def interpolate(
         yield frame, SmoothedMap(at, s.astype(np.float32), strength, before.caption)
 
 
-def _pictures(video: OpenMedia, maps: Iterator[SmoothedMap], trained: bool) -> Iterator[Timed]:
-    for frame, smoothed in interpolate(maps, video.walk("video")):
-        picture = decoding.to_rgb(video.info.path, frame)
-        yield Timed(smoothed.at, draw(picture, smoothed, trained))
-
-
-def draw(
-    frame: UInt8[np.ndarray, "height width 3"], smoothed: SmoothedMap, trained: bool
-) -> UInt8[np.ndarray, "page_height page_width 3"]:
+def draw(frame: Picture, smoothed: SmoothedMap, trained: bool) -> figures.Page:
     """A picture of the video with its heat map and its caption; a large one is made smaller."""
     height, width = _at_most(LARGEST, *frame.shape[:2])
     if (height, width) != frame.shape[:2]:
-        small = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
-        frame = np.asarray(small)
+        image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
+        frame = np.asarray(image)
     size = _at_most(LAYER, height, width)
     heat = np.zeros(size, np.float32)
     if smoothed.similarity is not None:
-        grid = torch.from_numpy(smoothed.similarity)[None, None]
-        heat = map_heat(F.interpolate(grid, size=size, mode="bilinear")[0, 0].numpy())
+        heat = map_heat(resize_map(smoothed.similarity, *size))
     picture = figures.overlay(frame, heat, strength=smoothed.strength)
     return figures.captioned(picture, smoothed.caption, trained)
 

@@ -6,12 +6,7 @@ chose on validation data (see `evaluation.absence`) and stored in the model's ca
 
 
 def is_visible(score: float, threshold: float | None) -> bool | None:
-    """Whether the source is probably in the picture; None if the model is not calibrated.
-
-    Args:
-        score: The peak of S.
-        threshold: The lowest score of a visible source, if the model was calibrated.
-    """
+    """Whether the source is probably in the picture; None if the model is not calibrated."""
     return None if threshold is None else score >= threshold
 
 

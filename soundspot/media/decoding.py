@@ -1,28 +1,22 @@
-"""PyAV at work for `media`: frames with their times, and resampled sound.
+"""PyAV at work: frames with their times, and resampled sound.
 
 Time 0 is the first picture of a video or the start of a sound, whatever the file's time stamps.
 
 Axes: height width = the picture as displayed; samples = mono at 16 kHz; native = mono at the
-rate of the file.
+file's own rate.
 """
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 import av
 import numpy as np
-from av.audio.frame import AudioFrame
-from av.audio.stream import AudioStream
 from av.container import InputContainer
-from av.error import FFmpegError
-from av.stream import Disposition
-from av.video.frame import VideoFrame
-from av.video.stream import VideoStream
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import SoundspotError
@@ -39,9 +33,14 @@ _FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA))
 _GUESSED_DURATION = {"aac", "ac3", "mp3", "mpeg"}  # no index: FFmpeg divides size by bit rate
 _FULL_SCALE = {"u8": 2**7, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
 
-AVStream = VideoStream | AudioStream
-TimedSound = tuple[float, AudioFrame]  # a decoded piece of sound and its second
+Picture = UInt8[np.ndarray, "height width 3"]
+Waveform = Float32[np.ndarray, " samples"]
+# For sequences of different sizes: an axis named with _ is not compared.
+AnyPicture = UInt8[np.ndarray, "_height _width 3"]
+AnyWaveform = Float32[np.ndarray, " _samples"]
+TimedSound = tuple[float, av.AudioFrame]  # a decoded piece of sound and its second
 
+Track = Literal["video", "audio"]
 Fault = Literal["unreadable", "no sound", "silent"]
 
 
@@ -63,55 +62,57 @@ def open_container(path: Path) -> Iterator[InputContainer]:
             container_options={"format_whitelist": _FORMATS},
             metadata_errors="replace",
         )
-    except FFmpegError as error:
+    except av.FFmpegError as error:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
-    with _explain_damage(path), container:
+    with explain(f"{path} is cut short or damaged"), container:
         yield container
 
 
 @contextmanager
-def _explain_damage(path: Path) -> Iterator[None]:
+def explain(
+    problem: str, errors: tuple[type[Exception], ...] = (av.FFmpegError,)
+) -> Iterator[None]:
+    """Turn errors into a sentence that says what the problem is."""
     try:
         yield
-    except FFmpegError as error:
-        raise MediaError(f"{path} is cut short or damaged ({error.strerror}).") from error
+    except errors as error:
+        raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error}).") from error
 
 
-def find_stream(container: InputContainer, kind: Literal["video", "audio"]) -> AVStream | None:
-    """Find the first stream that can be decoded; the cover of a sound file is no video."""
-    streams = container.streams.video if kind == "video" else container.streams.audio
-    stills = Disposition.attached_pic | Disposition.timed_thumbnails
-    usable = (s for s in streams if s.codec_context is not None and not s.disposition & stills)
-    return next(usable, None)
+def find_stream(container: InputContainer, kind: Track) -> Any:
+    """Find the first stream that can be decoded, or None; the cover of a sound file is no video."""
+    kinds = av.stream.Disposition
+    stills = kinds.attached_pic | kinds.timed_thumbnails
+    for stream in getattr(container.streams, kind):
+        if stream.codec_context is not None and not stream.disposition & stills:
+            return stream
+    return None
 
 
-def duration(path: Path, container: InputContainer, stream: AVStream) -> float:
+def duration(path: Path, container: InputContainer, stream: Any) -> float:
     """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
+    zero = _time_zero(container)
     if container.format.name not in _GUESSED_DURATION:
-        if stream.duration and stream.time_base:
-            end = ((stream.start_time or 0) + stream.duration) * stream.time_base
-            return float(end) - _time_zero(container)
+        if stream.duration:
+            return float(((stream.start_time or 0) + stream.duration) * stream.time_base) - zero
         if container.duration:
             # Matroska announces its last time stamp, others the length.
             start = 0 if "matroska" in container.format.name else container.start_time or 0
-            return (start + container.duration) / av.time_base - _time_zero(container)
+            return (start + container.duration) / av.time_base - zero
     # Nothing is announced (browsers record like that): read it through, without decoding.
     last = 0
     with open_container(path) as again:
         for packet in again.demux(again.streams[stream.index]):
             begin = last if packet.pts is None else packet.pts
             last = max(last, begin + (packet.duration or 0))
-    return float(last * (stream.time_base or 0)) - _time_zero(container)
+    return float(last * stream.time_base) - zero
 
 
 def decode(
-    path: Path,
-    kind: Literal["video", "audio"],
-    start: float,
-    container: InputContainer | None = None,
+    path: Path, kind: Track, start: float, container: InputContainer | None = None
 ) -> Iterator[tuple[float, Any]]:
     """Decode (time, frame) from `start` or before it on.
 
@@ -121,34 +122,24 @@ def decode(
         start: 0, or a second to seek to if that is exact (see `seeks_exactly`).
         container: The file, if it is open already; with start=0 nothing has been read from it.
     """
-    if container is not None:
-        yield from _decode_open(path, kind, start, container)
-        return
-    with open_container(path) as own:
-        yield from _decode_open(path, kind, start, own)
-
-
-def _decode_open(
-    path: Path, kind: Literal["video", "audio"], start: float, container: InputContainer
-) -> Iterator[tuple[float, Any]]:
-    with _explain_damage(path):
-        stream = find_stream(container, kind)
+    source = open_container(path) if container is None else nullcontext(container)
+    with source as file, explain(f"{path} is cut short or damaged"):
+        stream = find_stream(file, kind)
         if stream is None:
             raise MediaError(f"{path} has no {kind} that can be decoded.")
-        sought = _seek(container, stream, start) if start > 0 else container.decode(stream)
-        if sought is not None:
-            yield from _timed(container, stream, sought)
+        frames = _seek(file, stream, start) if start > 0 else file.decode(stream)
+        if frames is not None:
+            yield from _timed(file, stream, frames)
             return
-    with open_container(path) as again:
-        yield from _decode_open(path, kind, 0.0, again)
+    yield from decode(path, kind, 0.0)
 
 
 def _timed(
-    container: InputContainer, stream: AVStream, frames: Iterable[Any]
+    container: InputContainer, stream: Any, frames: Iterable[Any]
 ) -> Iterator[tuple[float, Any]]:
     """Frames with their times; those without a time stamp follow each other steadily."""
     counted = _is_counted(container, stream)
-    interval = _frame_interval(stream) if stream.type == "video" else 0
+    interval = 1 / (stream.guessed_rate or Fraction(25)) if stream.type == "video" else 0
     zero = _time_zero(container)
     time = float(-interval)
     for frame in frames:
@@ -157,49 +148,46 @@ def _timed(
         yield time, frame
 
 
-def _is_counted(container: InputContainer, stream: AVStream) -> bool:
+def _is_counted(container: InputContainer, stream: Any) -> bool:
     """AVI stamps pictures in the order of decoding, not of showing: they are counted instead."""
-    return stream.type == "video" and container.format.name == "avi"
+    return bool(stream.type == "video" and container.format.name == "avi")
 
 
-def seeks_exactly(container: InputContainer, kind: Literal["video", "audio"]) -> bool:
+def seeks_exactly(container: InputContainer, kind: Track) -> bool:
     """Whether after a seek it is known exactly which frame or sample comes next."""
     stream = find_stream(container, kind)
-    if stream is None or stream.time_base is None or _is_counted(container, stream):
+    if stream is None or _is_counted(container, stream):
         return False
     # Only time stamps that count samples put the sound back exactly where it belongs.
-    return not isinstance(stream, AudioStream) or stream.time_base * stream.rate == 1
+    return kind == "video" or bool(stream.time_base * stream.rate == 1)
 
 
-def frame_at(container: InputContainer, at: float) -> VideoFrame | None:
+def frame_at(container: InputContainer, at: float) -> av.VideoFrame | None:
     """Seek to the frame that is shown at a moment, and decode only what it needs.
 
     It is the frame that `shown` finds, or None where that is not certain: `decode` must tell then.
     """
+    if not seeks_exactly(container, "video"):
+        return None
     stream = find_stream(container, "video")
-    if not isinstance(stream, VideoStream) or stream.time_base is None:
-        return None
-    if _is_counted(container, stream):
-        return None
     place = int((at + _time_zero(container)) / stream.time_base)
     try:
         container.seek(place, stream=stream)
-        stamp = _stamp_at(container, stream, at)
-        if stamp is None:
+        if (stamp := _stamp_at(container, stream, at)) is None:
             return None
         container.seek(place, stream=stream)
         return _decode_one(container, stream, stamp)
-    except FFmpegError:
+    except av.FFmpegError:
         return None
 
 
-def _stamp_at(container: InputContainer, stream: VideoStream, at: float) -> int | None:
+def _stamp_at(container: InputContainer, stream: Any, at: float) -> int | None:
     """Read on from a key frame for the time stamp of the frame that is shown at a moment."""
-    zero, unit = _time_zero(container), stream.time_base or Fraction(1)
-    ticks, second = unit.numerator, unit.denominator  # Fractions are slow
+    zero = _time_zero(container)
+    ticks, second = stream.time_base.as_integer_ratio()  # Fractions are slow
 
     def is_later(stamp: int) -> bool:
-        return at < stamp * ticks / second - zero - CLOCK_TOLERANCE
+        return bool(at < stamp * ticks / second - zero - CLOCK_TOLERANCE)
 
     best: int | None = None
     for number, packet in enumerate(container.demux(stream)):
@@ -214,7 +202,7 @@ def _stamp_at(container: InputContainer, stream: VideoStream, at: float) -> int 
     return None
 
 
-def _decode_one(container: InputContainer, stream: VideoStream, stamp: int) -> VideoFrame | None:
+def _decode_one(container: InputContainer, stream: Any, stamp: int) -> av.VideoFrame | None:
     """Decode on from a key frame, leaving out what the frame with a time stamp does not need."""
     context = stream.codec_context
     if not context.is_open:
@@ -225,26 +213,23 @@ def _decode_one(container: InputContainer, stream: VideoStream, stamp: int) -> V
         wanted = packet.pts == stamp
         if wanted:
             context.skip_frame = "DEFAULT"
-        frames = stream.decode(packet)
-        if wanted:
-            frames += stream.decode(None)
-        for frame in frames:
+        for frame in stream.decode(packet) + (stream.decode(None) if wanted else []):
             if frame.is_corrupt:
                 return None
             if frame.pts == stamp:
-                return frame
+                return frame  # type: ignore[no-any-return]
         if wanted:
             break
     return None
 
 
 def shown(
-    frames: Iterable[tuple[float, VideoFrame]], times: Iterable[float], hold: float
-) -> Iterator[tuple[float, VideoFrame]]:
+    frames: Iterable[tuple[float, av.VideoFrame]], times: Iterable[float], hold: float
+) -> Iterator[tuple[float, av.VideoFrame]]:
     """Pair growing times with the frame shown at each, until `hold` s after the last one's end."""
     wanted = iter(times)
     time = next(wanted, math.inf)
-    current: VideoFrame | None = None
+    current: av.VideoFrame | None = None
     begin = end = 0.0
     for start, frame in frames:
         while current is not None and time < start - CLOCK_TOLERANCE:
@@ -257,12 +242,10 @@ def shown(
         time = next(wanted, math.inf)
 
 
-def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     """Convert a frame and turn it as its display matrix says."""
-    try:
+    with explain(f"{path} has pictures that cannot be shown"):
         picture: Any = frame.to_ndarray(format="rgb24")
-    except FFmpegError as error:
-        raise MediaError(f"{path} has pictures that cannot be shown ({error.strerror}).") from error
     try:
         side_data: Any = frame.side_data
     except ValueError:  # PyAV does not know all of FFmpeg's kinds of side data
@@ -277,22 +260,16 @@ def to_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]
     return np.ascontiguousarray(picture[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1])
 
 
-def sound_blocks(
-    path: Path, second: int, frames: Iterable[TimedSound]
-) -> Iterator[Float32[np.ndarray, " samples"]]:
+def sound_blocks(path: Path, second: int, frames: Iterable[TimedSound]) -> Iterator[Waveform]:
     """Resample the sound from a whole second on.
 
     At whole seconds the two sampling grids meet, so that from any of them the same samples follow,
     except in the first half second, where the decoder and the filter may lack what came before.
-
-    Args:
-        path: Named in errors.
-        second: Where to begin.
-        frames: The decoded sound from there or from before.
+    `frames` is the decoded sound from `second` or before; `path` is named in errors.
     """
     resampler = av.AudioResampler("fltp", "mono", SAMPLE_RATE)
     for rate, block in _native_blocks(path, second, frames):
-        frame = AudioFrame.from_ndarray(block[None], "fltp", "mono")
+        frame = av.AudioFrame.from_ndarray(block[None], "fltp", "mono")
         frame.sample_rate = rate
         yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
     # A resampler that had nothing to do answers the flush with [None].
@@ -327,7 +304,7 @@ def _native_blocks(
         yield rate, np.concatenate(pieces)
 
 
-def _mono(path: Path, frame: AudioFrame) -> Float32[np.ndarray, " native"]:
+def _mono(path: Path, frame: av.AudioFrame) -> Float32[np.ndarray, " native"]:
     """Average the channels; full scale is 1."""
     name = frame.format.packed.name
     if name not in _FULL_SCALE:
@@ -341,12 +318,9 @@ def _mono(path: Path, frame: AudioFrame) -> Float32[np.ndarray, " native"]:
     return np.asarray(mean / _FULL_SCALE[name], np.float32)
 
 
-def _seek(container: InputContainer, stream: AVStream, start: float) -> Iterator[Any] | None:
+def _seek(container: InputContainer, stream: Any, start: float) -> Iterator[Any] | None:
     """Decode from a key frame at or before `start` on; None if the seek does not lead there."""
-    unit = stream.time_base
-    if unit is None:
-        return None
-    if isinstance(stream, VideoStream):
+    if stream.type == "video":
         stream.codec_context.skip_frame = "DEFAULT"  # `_decode_one` may have left it otherwise
     zero = _time_zero(container)
     # An index may hold decoding times, some frames ahead of showing: look further back as well.
@@ -354,10 +328,10 @@ def _seek(container: InputContainer, stream: AVStream, start: float) -> Iterator
         if target <= 0:
             return None
         try:
-            container.seek(int((target + zero) / unit), stream=stream)
+            container.seek(int((target + zero) / stream.time_base), stream=stream)
             frames: Iterator[Any] = container.decode(stream)
             first = next(frames, None)
-        except FFmpegError:
+        except av.FFmpegError:
             return None
         if first is None or first.time is None:
             return None
@@ -367,16 +341,9 @@ def _seek(container: InputContainer, stream: AVStream, start: float) -> Iterator
 
 
 def _time_zero(container: InputContainer) -> float:
-    """The time stamp, in seconds, from which the clip is counted.
-
-    The first picture's, so that picture n of a steady video is at n/fps: sound may begin some
-    milliseconds before it, as codecs need a run-up.
-    """
+    """The time stamp, in seconds, from which the clip is counted: the first picture's."""
+    # So picture n of a steady video is at n/fps; sound may begin some milliseconds before it.
     video = find_stream(container, "video")
-    if video is not None and video.start_time is not None and video.time_base is not None:
+    if video is not None and video.start_time is not None:
         return float(video.start_time * video.time_base)
     return (container.start_time or 0) / av.time_base
-
-
-def _frame_interval(stream: AVStream) -> Fraction:
-    return 1 / (stream.guessed_rate or Fraction(25))

@@ -1,8 +1,7 @@
 """What a file holds, and a handle on the open file.
 
 Every reader of `clips` takes a path, the `MediaInfo` that `probe` gave for it, or an `OpenMedia`.
-A path is opened and inspected, an info only opened, an open file neither: a job opens its files
-once, and hands them on.
+A path is opened and inspected, an info only opened, an open file neither.
 """
 
 import os
@@ -17,7 +16,7 @@ from av.video.frame import VideoFrame
 from PIL import Image
 
 from soundspot.media import decoding, images
-from soundspot.media.decoding import MediaError
+from soundspot.media.decoding import MediaError, Track
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["image", "sound", "video"]
@@ -41,17 +40,24 @@ class MediaInfo:
     size: tuple[int, int] | None
     has_sound: bool
 
+    @property
+    def _is_a(self) -> str:
+        return f"{self.path} is {'an' if self.kind == 'image' else 'a'} {self.kind}"
+
     def require_sound(self) -> None:
         """Raise `MediaError` if there is no sound track."""
         if not self.has_sound:
-            article = "an" if self.kind == "image" else "a"
-            sentence = f"{self.path} is {article} {self.kind} without sound: give a sound file too."
-            raise MediaError(sentence, "no sound")
+            raise MediaError(f"{self._is_a} without sound: give a sound file too.", "no sound")
 
     def require_picture(self) -> None:
         """Raise `MediaError` if there is nothing to see."""
         if self.kind == "sound":
             raise MediaError(f"{self.path} has no picture, only sound: give an image or a video.")
+
+    def require_video(self) -> None:
+        """Raise `MediaError` if there are no moving pictures."""
+        if self.kind != "video":
+            raise MediaError(f"{self._is_a}, not a video: give a video.")
 
     def moment(self, at: float | None) -> float:
         """A moment of a video or sound: the middle by default, else one that must lie inside."""
@@ -70,6 +76,7 @@ class MediaInfo:
         )
 
 
+@dataclass(eq=False)
 class OpenMedia:
     """An open file and what it holds.
 
@@ -79,37 +86,27 @@ class OpenMedia:
         container: The file, if it is a sound or a video.
     """
 
-    def __init__(
-        self,
-        info: MediaInfo,
-        image: Image.Image | None = None,
-        container: InputContainer | None = None,
-    ) -> None:
-        self.info = info
-        self.image = image
-        self.container = container
-        # Not every format can be rewound, so only the first walk from the start may have it.
-        self._unread = container
+    info: MediaInfo
+    image: Image.Image | None = None
+    container: Any = None
 
-    def walk(self, kind: Literal["video", "audio"], start: float = 0.0) -> Iterator[Any]:
+    def __post_init__(self) -> None:
+        # Not every format can be rewound, so only the first walk from the start may have it.
+        self._unread = self.container
+
+    def walk(self, kind: Track, start: float = 0.0) -> Iterator[Any]:
         """Decode (time, frame) from the start, or from `start` or before it where that is exact.
 
         Only one walk at a time may seek. From the start, each walk but the first opens the file
         again, so that several may run side by side.
         """
         unread, self._unread = self._unread, None
-        if start > 0 and self.can_seek(kind):
+        if start > 0 and decoding.seeks_exactly(self.container, kind):
             return decoding.decode(self.info.path, kind, start, self.container)
         return decoding.decode(self.info.path, kind, 0.0, unread)
 
-    def can_seek(self, kind: Literal["video", "audio"]) -> bool:
-        """Whether a seek leads to an exactly known place."""
-        return self.container is not None and decoding.seeks_exactly(self.container, kind)
-
     def frame_at(self, at: float) -> VideoFrame | None:
         """Seek to the frame shown at a moment; None if only a walk can tell."""
-        if self.container is None:
-            return None
         self._unread = None
         return decoding.frame_at(self.container, at)
 

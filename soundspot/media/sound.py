@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from soundspot.media import decoding
-from soundspot.media.decoding import SAMPLE_RATE, MediaError, TimedSound
+from soundspot.media.decoding import SAMPLE_RATE, AnyWaveform, MediaError, TimedSound, Waveform
 from soundspot.media.opening import OpenMedia
 
 SOUND_SECONDS = 3.0
@@ -22,12 +22,10 @@ _SEEK_FROM = 20  # s; up to here decoding from the start costs no more than a se
 
 # A moment: the second in the middle of its windows, and the length of each window in seconds.
 SoundMoment = tuple[float, Sequence[float]]
-Windows = tuple[Float32[np.ndarray, " samples"], ...]
+Windows = tuple[AnyWaveform, ...]
 
 
-def cut(
-    waveform: Float32[np.ndarray, " total"], centre: float | None, samples: int
-) -> Float32[np.ndarray, " samples"]:
+def cut(waveform: Float32[np.ndarray, " total"], centre: float | None, samples: int) -> Waveform:
     """Take the window around a moment: shifted inside at the ends, tiled from a shorter sound.
 
     Args:
@@ -45,7 +43,7 @@ def cut(
     return waveform[start : start + samples].copy()
 
 
-def is_silent(waveform: Float32[np.ndarray, " samples"]) -> bool:
+def is_silent(waveform: Waveform) -> bool:
     """Whether nothing can be heard; a constant offset is not a sound."""
     return float(np.ptp(waveform)) / 2 < SILENCE_PEAK
 
@@ -71,8 +69,7 @@ def walk_windows(
     for at, lengths in moments:
         oldest = _oldest(at, longest)
         while begin + len(buffer) / SAMPLE_RATE < max(at + longest / 2, longest):
-            block = next(blocks, None)
-            if block is None:
+            if (block := next(blocks, None)) is None:
                 break
             buffer = np.concatenate([buffer, block])
             # Whole seconds, so that `cut` rounds as it does on the whole.
@@ -81,17 +78,20 @@ def walk_windows(
         end = begin + len(buffer) / SAMPLE_RATE
         if len(buffer) == 0 or at > end + _SOUND_END_SLACK:
             yield None
-        else:
-            sizes = (round(seconds * SAMPLE_RATE) for seconds in lengths)
-            yield tuple(cut(buffer, at - begin, size) for size in sizes)
+            continue
+        sizes = (round(seconds * SAMPLE_RATE) for seconds in lengths)
+        windows = tuple(cut(buffer, at - begin, size) for size in sizes)
+        if not all(np.isfinite(window).all() for window in windows):
+            raise MediaError(f"{path} is damaged: its sound has infinite samples.")
+        yield windows
 
 
 def seek_windows(file: OpenMedia, moments: Sequence[SoundMoment]) -> Iterator[Windows | None]:
     """`walk_windows` that seeks to each late moment, if the file's time stamps count samples."""
+    exact = decoding.seeks_exactly(file.container, "audio")
     groups: list[list[SoundMoment]] = []
     for at, lengths in moments:
-        late = _begin(at, max(lengths)) > 0 and file.can_seek("audio")
-        if late or not groups:
+        if not groups or (exact and _begin(at, max(lengths)) > 0):
             groups.append([])
         groups[-1].append((at, lengths))
     for group in groups:
@@ -101,17 +101,8 @@ def seek_windows(file: OpenMedia, moments: Sequence[SoundMoment]) -> Iterator[Wi
         yield from walk_windows(file.info.path, frames, group, longest, begin)
 
 
-def check_finite(path: Path, window: Float32[np.ndarray, " samples"]) -> None:
-    """Refuse samples that no sound has."""
-    if not np.isfinite(window).all():
-        raise MediaError(f"{path} is damaged: its sound has infinite samples.")
-
-
 def _oldest(at: float, seconds: float) -> int:
-    """The second before which no sample is needed.
-
-    The earliest window ends at the slack before `at`; one second is for the decoder to warm up.
-    """
+    """The second before which no sample is needed; one more is for the decoder to warm up."""
     return max(0, int(at - seconds - _SOUND_END_SLACK) - 1)
 
 

@@ -29,9 +29,10 @@ def read_columns(sound: Media, seconds: float) -> Columns:
     step = seconds / COLUMNS
     middles = [(k + 0.5) * step for k in range(COLUMNS)]
     columns = np.zeros((COLUMNS, 2), np.float32)
-    for k, part in enumerate(media.iter_sound(sound, middles, max(step, 1 / SAMPLE_RATE))):
-        if part is not None:
-            columns[k] = part.min(), part.max()
+    length = max(step, 1 / SAMPLE_RATE)
+    for k, windows in enumerate(media.iter_windows(sound, middles, (length,))):
+        if windows is not None:
+            columns[k] = windows[0].min(), windows[0].max()
     return columns
 
 

@@ -281,7 +281,7 @@ def test_what_no_video_is_made_of(tmp_path: Path):
 
 
 def test_pictures_that_change_size_are_refused(tmp_path: Path):
-    pictures = [writing.Timed(0.0, square(3)), writing.Timed(0.5, square(3, 48, 64))]
+    pictures = [(0.0, square(3)), (0.5, square(3, 48, 64))]
     with pytest.raises(SoundspotError, match="change size at 0.50 s"):
         writing.write_timed_video(tmp_path / "out.mp4", pictures, None, 2.0)
     with pytest.raises(SoundspotError, match="expected pictures, got none"):

@@ -584,7 +584,7 @@ def test_sound_that_ends_before_the_pictures(tmp_path: Path) -> None:
     whole = media.read_waveform(path)
     np.testing.assert_array_equal(media.read_sound(path, 2.3), media.cut(whole, 2.3, 48_000))
     assert "no sound at 3.50 s" in refused(media.read_sound, path, 3.5)
-    windows = list(media.iter_sound(path, [k / 2 for k in range(8)], 3.0))
+    windows = list(media.iter_windows(path, [k / 2 for k in range(8)], (3.0,)))
     assert [window is None for window in windows] == [False] * 6 + [True] * 2
 
 
@@ -715,7 +715,7 @@ def test_cover_picture_is_no_video(tmp_path: Path) -> None:
         assert len(container.streams.video) == 1
     assert media.probe(path).kind == "sound"
     assert "no picture" in refused(media.read_frame, path)
-    assert "no moving pictures" in refused(lambda: next(media.iter_frames(path, 1.0)))
+    assert "a sound, not a video" in refused(lambda: next(media.iter_frames(path, 1.0)))
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
@@ -727,7 +727,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     for read in (media.read_clip, media.read_sound, media.read_waveform):
         assert "video without sound" in refused(read, film)
         assert "image without sound" in refused(read, image)
-    assert "video without sound" in refused(lambda: next(media.iter_sound(film, [1.0], 1.0)))
+    assert "video without sound" in refused(lambda: next(media.iter_windows(film, [1.0], (1.0,))))
     assert "no picture" in refused(media.read_clip, sound)
     assert "no picture" in refused(media.read_clip, sound, sound)
     assert "image without sound" in refused(media.read_clip, image, image)
