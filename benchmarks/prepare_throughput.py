@@ -43,7 +43,7 @@ from soundspot.data.preparation import PrepareOptions, PreparePlan, run_plan
 from soundspot.media import clips as media
 from soundspot.media.resizing import resize_frame
 from soundspot.parallel.engines import Engine
-from soundspot.parallel.processes import usable_cores
+from soundspot.parallel.processes import process_count
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
 SIZES = {"10k": 10_000, "144k": 144_000, "2M": 2_000_000}
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--clips", type=Path)
     parser.add_argument("--videos", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=usable_cores())
+    parser.add_argument("--jobs", type=int, default=process_count(None))
     parser.add_argument("-o", "--out", type=Path)
     arguments = parser.parse_args()
     jobs, count = arguments.jobs, arguments.videos
@@ -214,7 +214,7 @@ def main() -> None:
             "command": "python benchmarks/prepare_throughput.py --ffmpeg FFMPEG"
             f"{'' if arguments.clips is None else ' --clips CLIPS'}"
             f" --videos {count} --rounds {arguments.rounds} -o {arguments.out}",
-            "machine": f"{platform.machine()}, {usable_cores()} threads",
+            "machine": f"{platform.machine()}, {process_count(None)} threads",
             "load_average_at_the_end": round(os.getloadavg()[1], 1),
             "processes": jobs,
             "clips": "made" if arguments.clips is None else arguments.clips.name,

@@ -6,7 +6,6 @@ from typing import Annotated
 from soundspot.cli.options import REPEATABLE, EngineName, FileOrDash, Flag, Out, refuse, say
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import is_folder_or_list
-from soundspot.parallel.engines import Engine
 
 
 def localize(
@@ -52,6 +51,7 @@ def localize(
     """
     if is_folder_or_list(file):
         from soundspot.inference.batch import BatchJob, run_batch
+        from soundspot.parallel.engines import Engine
 
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given["--sources"] = sources != 1

@@ -10,7 +10,6 @@ from cyclopts import App, Parameter
 
 from soundspot.cli.options import EngineName, Flag
 from soundspot.common.id_lists import read_ids
-from soundspot.parallel.engines import Engine
 
 if TYPE_CHECKING:
     from soundspot.data.ledger import Summary
@@ -172,6 +171,7 @@ def _prepare(
 ) -> int:
     from soundspot.data.corpus_files import Selection
     from soundspot.data.preparation import PrepareOptions
+    from soundspot.parallel.engines import Engine
 
     ids = None if options.ids is None else read_ids(options.ids)
     split = (options.val, options.test) if isinstance(options, SplitOptions) else ()

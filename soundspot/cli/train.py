@@ -30,8 +30,8 @@ def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> N
     calibration = None
     if calibrate is not None:
         from soundspot.data.pair_set import PairSet
-        from soundspot.evaluation.no_visible_source import calibrate as choose_threshold
         from soundspot.evaluation.predictions import open_model
+        from soundspot.evaluation.source_detection import calibrate as choose_threshold
 
         calibration = choose_threshold(open_model(source), PairSet.open(calibrate))
     checkpoint.export(source, target, calibration)

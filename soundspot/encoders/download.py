@@ -1,4 +1,4 @@
-"""Fetch a file from the package index or from a URL; what the bytes must be is decided elsewhere.
+"""Fetch a file from the package index or from a URL; `installing.install` verifies the bytes.
 
 pooch was considered and left out: it would replace only `_stream_url`. Pip's index, the offline
 switch, archives, files added by the user and the record of a conversion would all stay.

@@ -22,12 +22,12 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find_benchmark, find_flaws
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import RawMaps, Truths
-from soundspot.evaluation.no_visible_source import SourceDetection, score_escvoc, score_extended
 from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
 from soundspot.evaluation.scenes import ESCVOC_SPLITS, NO_MEDIA, find_scenes
+from soundspot.evaluation.source_detection import SourceDetection, score_escvoc, score_extended
 from soundspot.features.spec import FeatureSpec
 
 ESCVOC = Path("data/escvoc")

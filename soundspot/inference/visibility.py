@@ -1,7 +1,7 @@
 """The rule for "no visible source": is what is heard in the picture?
 
 The peak of the map S, a cosine, is compared with a threshold that `soundspot export --calibrate`
-chose on validation data (see `evaluation.absence`) and stored in the model's card.
+chose on validation data (see `evaluation.source_detection`) and stored in the model's card.
 """
 
 

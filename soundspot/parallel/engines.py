@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel import ray_cluster
-from soundspot.parallel.processes import Load, map_in_processes, usable_cores
+from soundspot.parallel.processes import Load, map_in_processes, process_count
 
 CRASHED = "crashed the process that read it (out of memory, or a faulty decoder)"
 
@@ -93,7 +93,7 @@ def _map(
 ) -> Iterator[R]:
     if engine.name == "ray":
         return ray_cluster.map_on_ray(load, items, crashed, engine.jobs, actors)
-    count = engine.jobs or usable_cores()
+    count = process_count(engine.jobs)
     if count == 1:
         return _map_here(load, items)
     return map_in_processes(load, items, crashed, count, imported)

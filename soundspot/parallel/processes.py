@@ -1,4 +1,4 @@
-"""Processes of this machine: how many there are, and what happens when one dies."""
+"""Processes of this machine: how many to start, and what happens when one dies."""
 
 import functools
 import itertools
@@ -22,8 +22,10 @@ Load = Callable[[], Callable[[T], R]]  # builds the function in the process that
 _load: Load[Any, Any]  # that of this process; see _set_up
 
 
-def usable_cores() -> int:
-    """The number of cores that this process may use."""
+def process_count(jobs: int | None) -> int:
+    """How many processes to start: as many as asked for, else one per core we may use."""
+    if jobs is not None:
+        return jobs
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import soundspot
 from soundspot.common.errors import SoundspotError
-from soundspot.parallel.processes import Load, usable_cores
+from soundspot.parallel.processes import Load, process_count
 
 AHEAD = 1000  # items per worker that Ray gets at a time: no more can be pending
 BLOCK = 16  # items that a worker takes at most, and that are repeated if it dies
@@ -159,7 +159,7 @@ def _connected(ray: Any, jobs: int | None) -> Iterator[int]:
         yield _workers(ray, jobs)
         return
     address = os.environ.get("RAY_ADDRESS")
-    cpus = (jobs or usable_cores()) + SPARE
+    cpus = process_count(jobs) + SPARE
     here = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     try:
         _check_reachable(address or "")

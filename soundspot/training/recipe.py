@@ -81,8 +81,9 @@ class Recipe:
     Attributes:
         pairs: Folder of the pair set to learn from.
         method: A key of METHODS.
-        model: The method's switches; c_v and c_a follow from the encoders.
-        features: Encoders and views.
+        model: The switches of the method's config class (see model/methods); c_v and c_a follow
+            from the encoders.
+        features: Encoders and views; see FeatureSpec.
         train: How to optimise.
     """
 

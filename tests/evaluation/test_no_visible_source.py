@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from soundspot.evaluation.annotations import BenchmarkItem
-from soundspot.evaluation.no_visible_source import (
+from soundspot.evaluation.source_detection import (
     NOISE,
     OFF_SCREEN,
     Detections,

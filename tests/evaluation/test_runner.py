@@ -6,7 +6,7 @@ import pytest
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.evaluation import no_visible_source, predictions
+from soundspot.evaluation import predictions, source_detection
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import EncodedFeatures, open_model
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
@@ -122,9 +122,9 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
     np.testing.assert_array_equal(made.by_cycle[1], made.maps)
     np.testing.assert_array_equal(made.cycle_scores[1], made.scores["sspl"])
     assert {detection.negatives for detection in single.source_detections} == {
-        no_visible_source.OFF_SCREEN,
-        no_visible_source.NOISE,
-        no_visible_source.ALL,
+        source_detection.OFF_SCREEN,
+        source_detection.NOISE,
+        source_detection.ALL,
     }
     assert {"model", "trivial"} == {row.kind for row in duets.rows}
     assert rows_of(single, "image saliency").n == 5

@@ -9,7 +9,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
-from soundspot.parallel.processes import AHEAD, usable_cores
+from soundspot.parallel.processes import AHEAD, process_count
 
 TWO = Engine("local", 2)
 
@@ -93,7 +93,8 @@ def test_a_failure_to_load_comes_through() -> None:
 
 
 def test_only_the_cores_that_this_process_may_use_count() -> None:
-    assert usable_cores() == len(os.sched_getaffinity(0))
+    assert process_count(None) == len(os.sched_getaffinity(0))
+    assert process_count(3) == 3
 
 
 def test_importing_the_engines_does_not_import_ray() -> None:

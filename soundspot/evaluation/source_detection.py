@@ -1,7 +1,7 @@
-"""The rule for "no visible source", how it is scored, and how its threshold is chosen.
+"""How well a model tells whether the source is visible, and how its threshold is chosen.
 
-The confidence that a source is visible is the peak of the map S, a cosine; the threshold on a
-model's card is chosen by `calibrate` on validation data and applied by `Localization.visible`.
+The rule itself is in `inference.visibility`: the peak of the map S, a cosine, must reach the
+threshold on the model's card. `calibrate` chooses that threshold on validation data.
 Extended benchmarks contain pairs without a visible source. For ESC-VOC such negatives are made:
 every frame is shown again, half of them with the sound of another class, the others with noise.
 
