@@ -29,7 +29,7 @@ def evaluate(
         data: Pair set with the media. Default for ESC-VOC: data/escvoc.
         annotations: Folder of the benchmark's annotation files.
         maps: Folder of saved maps, one .npy per pair id or a maps.npz; repeat for several.
-        trivial: Score the baselines alone, which is also what happens without models and maps.
+        trivial: Score only the baselines, which is the default if no model or maps are given.
         out: Folder for report.json, report.md and report.html.
         cycles: T of models with a PCM. Default: the T they were trained with.
         guidance: Weight of object guidance: also score each model with its map blended with what

@@ -37,14 +37,15 @@ def localize(
         audio: Sound file to locate instead of the video's own sound.
         at: Time in the video, in seconds. Default: the middle.
         out: Picture (.png, .jpg, .webp) or video (.mp4, .mov, .mkv, .webm) to write. Default:
-            FILE-soundspot.png in the current folder. For a folder or list: the folder to write.
-        model: Name of a model, .safetensors checkpoint or folder of a training run. Default: the
-            best model that ships.
+            NAME-soundspot.png in the current folder. For a folder or list, the folder to write is
+            required.
+        model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
+            soundspot-v1.
         json: Write box, score, labels and map to this JSON file, for a video one line per map;
             "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
-        overlays: Of a folder or list, also draw every map over its frame.
+        overlays: For a folder or list: also draw every map over its frame.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
             Default: local.
         jobs: For a folder or list: number of processes. Default: one per core.
@@ -92,8 +93,8 @@ def serve(
     Args:
         host: Address to listen on; only this computer can reach the default.
         port: Port to listen on.
-        model: Name of a model, checkpoint or run folder; repeat for several. Default: the trained
-            models that ship.
+        model: Name of a model, checkpoint or run folder; repeat for several. Default: all
+            trained models that come with soundspot.
         max_seconds: Longest video or sound to accept.
         max_mb: Largest file to accept, in MB.
     """
