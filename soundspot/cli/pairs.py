@@ -11,7 +11,7 @@ pairs_app = App(name="pairs", help="Check or pack a pair set.")
 
 @pairs_app.command
 def check(folder: Path, /) -> int:
-    """List everything unreadable, missing, silent or in two splits; exit with code 2 if there are any.
+    """List everything unreadable, missing, silent or in two splits; exit code 2 if any.
 
     Args:
         folder: The pair set.
