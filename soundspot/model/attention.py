@@ -4,6 +4,7 @@ Axes: b batch, c visual channels (c_v), h w the feature grid, n m its locations,
 k sounds, d dimensions of the representation.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +35,13 @@ def every_similarity(
     return torch.einsum(
         "kc,bcn->bkn", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1).flatten(start_dim=2)
     )
+
+
+def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
+    """The largest value of each map, or a smooth bound between its mean and its maximum."""
+    if temperature == 0:
+        return every.amax(dim=2)
+    return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
 def self_attended(f_v: Float[Tensor, "b c h w"], temperature: float) -> Float[Tensor, "b c h w"]:

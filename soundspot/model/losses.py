@@ -53,6 +53,31 @@ def barlow_twins(u: Vectors, v: Vectors, off_diagonal: float = 0.005) -> Scalar:
     return on + off_diagonal * off
 
 
+def swapped_prediction(seen: Vectors, heard: Vectors, temperature: float = 0.1) -> Scalar:
+    """SwAV across modalities: each predicts to which cluster the other is assigned.
+
+    The scores are cosines with d prototypes. Balanced assignments leave no room to collapse, so no
+    negatives are needed; they are targets and pass no gradient.
+    """
+    losses = [
+        -(balanced_assignment(target.detach()) * (scores / temperature).log_softmax(dim=1))
+        for scores, target in ((seen, heard), (heard, seen))
+    ]
+    return torch.stack(losses).sum(dim=2).mean()
+
+
+def balanced_assignment(scores: Vectors, temperature: float = 0.05, rounds: int = 3) -> Vectors:
+    """Sinkhorn-Knopp: soft assignments that use every cluster equally often over the batch.
+
+    Each row sums to 1, each column to about b / d.
+    """
+    shares = ((scores - scores.max()) / temperature).exp()
+    for _ in range(rounds):
+        shares = F.normalize(shares, p=1, dim=0)
+        shares = F.normalize(shares, p=1, dim=1)
+    return shares
+
+
 def standardise(u: Vectors) -> Vectors:
     """Zero mean and unit variance over the batch, dimension by dimension."""
     centred = u - u.mean(dim=0)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.model.attention import self_attended, similarity
+from soundspot.model.attention import self_attended, similarity, soft_maximum
 from soundspot.model.methods.contrastive import (
     Contrastive,
     ContrastiveConfig,
     alike_targets,
     info_nce,
-    soft_maximum,
 )
 from soundspot.model.methods.method import Batch
 

@@ -90,3 +90,30 @@ def test_collapse_monitor_is_one_when_spread_and_zero_when_collapsed():
     spread = torch.randn(4001, 31)
     assert losses.collapse_monitor(spread).item() == pytest.approx(1, abs=0.02)
     assert losses.collapse_monitor(spread[:1].repeat(7, 1)).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_balanced_assignments_use_every_cluster_equally():
+    """Two samples that both prefer cluster 0: the clearer one keeps it."""
+    scores = torch.tensor([[1.0, 0.0], [0.9, 0.5]])
+    shares = losses.balanced_assignment(scores, temperature=0.05, rounds=50)
+    torch.testing.assert_close(shares, torch.eye(2), atol=1e-2, rtol=0)
+
+
+def test_one_round_of_balancing_by_hand():
+    scores = 0.05 * torch.tensor([[2.0, 1.0], [4.0, 1.0]]).log()
+    shares = losses.balanced_assignment(scores, temperature=0.05, rounds=1)
+    # Columns to 1: [[1/3, 1/2], [2/3, 1/2]]; then rows to 1.
+    torch.testing.assert_close(shares, torch.tensor([[2 / 5, 3 / 5], [4 / 7, 3 / 7]]))
+
+
+def test_swapped_prediction_by_hand_and_without_gradient_through_the_targets():
+    seen = torch.tensor([[0.3, 0.1], [0.2, 0.4]], requires_grad=True)
+    heard = torch.tensor([[0.5, 0.0], [0.1, 0.2]], requires_grad=True)
+    q_seen, q_heard = (losses.balanced_assignment(s.detach()) for s in (seen, heard))
+    log_seen, log_heard = ((s / 0.1).log_softmax(dim=1) for s in (seen, heard))
+    expected = -((q_heard * log_seen).sum() + (q_seen * log_heard).sum()) / 4
+    loss = losses.swapped_prediction(seen, heard)
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    slope = ((seen / 0.1).softmax(dim=1) - q_heard) / 0.1 / 4
+    torch.testing.assert_close(seen.grad, slope)

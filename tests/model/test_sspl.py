@@ -29,6 +29,7 @@ def _variants():
     yield dataclasses.replace(SMALL, pcm=True, variant="paper")
     yield dataclasses.replace(SMALL, visual_conv=True, alignment=0.5)
     yield dataclasses.replace(SMALL, pcm=True, alignment=0.5, visual_conv=True)
+    yield dataclasses.replace(SMALL, alignment=0.5, alignment_objective="clusters", clusters=7)
     for objective in ("byol", "barlow", "wmse"):
         yield dataclasses.replace(SMALL, objective=objective)
     for fusion in ("concatenation", "product", "sum"):
@@ -132,3 +133,37 @@ def test_self_attention_comes_before_the_pcm():
     expected = similarity(model.branch.g(f_a), seen)
     torch.testing.assert_close(model.maps(f_v, f_a), expected)
     torch.testing.assert_close(model.maps_by_cycle(f_v, f_a)[0], expected)
+
+
+def test_the_cluster_term_by_hand():
+    """Cosines of every location with the prototypes, pooled softly; the sound's own cosines."""
+    config = dataclasses.replace(
+        SMALL, alignment=1.0, alignment_objective="clusters", clusters=7, alignment_temperature=0.3
+    )
+    model, data = SSPL(config), batch()
+    unit = torch.nn.functional.normalize
+    prototypes, heard = unit(model.prototypes, dim=1), unit(model.branch.g(data.f_a), dim=1)
+    terms = []
+    for f_v in (data.f_v1, data.f_v2):
+        cosines = torch.einsum("kc,bcn->bkn", prototypes, unit(f_v, dim=1).flatten(2))
+        seen = 0.3 * (cosines / 0.3).exp().mean(dim=2).log()
+        terms.append(losses.swapped_prediction(seen, heard @ prototypes.T))
+    report = model(data).report
+    torch.testing.assert_close(report["alignment"], torch.stack(terms).mean().detach())
+
+
+@pytest.mark.parametrize("pcm", [False, True])
+def test_self_attention_of_the_maps_alone_leaves_the_training_as_it_is(pcm):
+    torch.manual_seed(0)
+    plain = SSPL(dataclasses.replace(SMALL, pcm=pcm))
+    torch.manual_seed(0)
+    smooth = SSPL(dataclasses.replace(SMALL, pcm=pcm, map_self_attention=0.2))
+    data = batch()
+    assert torch.equal(plain(data).loss, smooth(data).loss)
+    plain.eval(), smooth.eval()
+    expected = similarity(
+        plain.branch.g(data.f_a),
+        self_attended(plain.branch.visual(data.f_v1, data.f_a), 0.2),
+    )
+    torch.testing.assert_close(smooth.maps(data.f_v1, data.f_a), expected)
+    torch.testing.assert_close(smooth.maps_by_cycle(data.f_v1, data.f_a)[-1], expected)

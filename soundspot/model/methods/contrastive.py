@@ -7,7 +7,6 @@ Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio
 channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from soundspot.model.attention import every_similarity, self_attended, similarity
+from soundspot.model.attention import every_similarity, self_attended, similarity, soft_maximum
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput
 
@@ -75,13 +74,6 @@ class Contrastive(CosineMethod):
         if not self.config.self_attention:
             return super().maps(f_v, f_a)
         return similarity(self.g(f_a), self_attended(self.conv(f_v), self.config.self_attention))
-
-
-def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
-    """The largest value of each map, or a smooth bound between its mean and its maximum."""
-    if temperature == 0:
-        return every.amax(dim=2)
-    return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:

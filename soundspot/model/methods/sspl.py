@@ -32,6 +32,8 @@ class SSPLConfig:
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
         self_attention: Temperature of a self-attention without parameters on the visual feature,
             before the PCM (not in the paper); 0 is off.
+        map_self_attention: The same, after the PCM and only when maps are made; training does
+            without it.
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
         objective: What brings the two views' representations together.
@@ -40,8 +42,11 @@ class SSPLConfig:
         hidden: Hidden dimensions of the projector.
         momentum: Of BYOL's target network.
         alignment: Weight of the negative-free cross-modal term (not in the paper); 0 is off.
-        alignment_temperature: Softness of the attention that pools its visual vector.
-        alignment_off_diagonal: Weight of its redundancy reduction.
+        alignment_objective: "barlow" decorrelates what is seen and what is heard; with "clusters"
+            each predicts the other's cluster.
+        alignment_temperature: Softness of its pooling over the grid.
+        alignment_off_diagonal: Weight of the redundancy reduction of "barlow".
+        clusters: How many there are for "clusters".
     """
 
     c_v: int = 512
@@ -51,6 +56,7 @@ class SSPLConfig:
     variant: Variant = "released"
     visual_conv: bool = False
     self_attention: float = 0.0
+    map_self_attention: float = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
     objective: Literal["simsiam", "byol", "wmse", "barlow"] = "simsiam"
@@ -59,16 +65,18 @@ class SSPLConfig:
     hidden: int = 2048
     momentum: float = 0.99
     alignment: float = 0.0
+    alignment_objective: Literal["barlow", "clusters"] = "barlow"
     alignment_temperature: float = 0.1
     alignment_off_diagonal: float = 0.005
+    clusters: int = 128
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
-        sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden)
+        sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden, self.clusters)
         if min(sizes) < 1:
-            raise ValueError("c_v, c_a, cycles, projection and hidden must be at least 1")
-        if min(self.alignment, self.self_attention) < 0:
-            raise ValueError("alignment and self_attention must not be negative")
+            raise ValueError("c_v, c_a, cycles, projection, hidden and clusters must be at least 1")
+        if min(self.alignment, self.self_attention, self.map_self_attention) < 0:
+            raise ValueError("alignment and self-attention must not be negative")
         if self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
             raise ValueError("alignment_temperature must be positive, momentum in 0..1")
 
@@ -117,7 +125,7 @@ class _Branch(nn.Module):
 class SSPL(Method):
     """The trained part of the paper's network; the encoders stay outside, frozen."""
 
-    training_only = ("branch.projector.", "predictor.", "target.")
+    training_only = ("branch.projector.", "predictor.", "target.", "prototypes")
 
     def __init__(self, config: SSPLConfig) -> None:
         super().__init__()
@@ -125,6 +133,9 @@ class SSPL(Method):
         self.branch = _Branch(config)
         predicts = config.objective in ("simsiam", "byol")
         self.predictor = Predictor(config.projection) if predicts else None
+        self.prototypes: nn.Parameter | None = None
+        if config.alignment and config.alignment_objective == "clusters":
+            self.prototypes = nn.Parameter(torch.randn(config.clusters, config.c_v))
         self.target: _Branch | None = None
         if config.objective == "byol":
             self.target = copy.deepcopy(self.branch).requires_grad_(False)
@@ -168,17 +179,27 @@ class SSPL(Method):
         return losses.byol(p1, p2, target1, target2)
 
     def _alignment(self, encoded: _Encoded, f_a: Tensor) -> Tensor:
-        """Barlow-style redundancy reduction between what is seen and what is heard."""
-        weights = attention.spatial_softmax(encoded.similarity, self.config.alignment_temperature)
+        """The cross-modal term: bring together what is seen and what is heard."""
+        heard, temperature = self.branch.g(f_a), self.config.alignment_temperature
+        if self.prototypes is not None:
+            every = attention.every_similarity(self.prototypes, encoded.f_v)
+            seen = attention.soft_maximum(every, temperature)
+            prototypes = F.normalize(self.prototypes, dim=1)
+            return losses.swapped_prediction(seen, F.normalize(heard, dim=1) @ prototypes.T)
+        weights = attention.spatial_softmax(encoded.similarity, temperature)
         seen = attention.attended_sum(weights, F.normalize(encoded.f_v, dim=1))
-        heard = self.branch.g(f_a)
         return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
 
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps S, with the PCM's T of this call if given."""
-        return similarity(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
+        return self._map(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
+
+    def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
+        if self.config.map_self_attention:
+            f_v = attention.self_attended(f_v, self.config.map_self_attention)
+        return similarity(heard, f_v)
 
     def maps_by_cycle(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
@@ -188,7 +209,7 @@ class SSPL(Method):
             return [self.maps(f_v, f_a)]
         heard, pooled = self.branch.g(f_a), pooled_audio(f_a, unit=self.branch.released)
         steps = self.branch.pcm.trace(self.branch.before_pcm(f_v), pooled, cycles)
-        return [similarity(heard, step.f_v) for step in steps]
+        return [self._map(heard, step.f_v) for step in steps]
 
 
 def pooled_audio(f_a: Float[Tensor, "b p a"], unit: bool = True) -> Float[Tensor, "b a"]:
