@@ -122,7 +122,7 @@ REGISTRY: Registry = {
                         _BARK_MONITOR, "models/lite-model_yamnet_classification_tflite_1.tflite"
                     ),
                     convert="soundspot.encoders.yamnet:from_tflite",
-                    class_names="soundspot.encoders.yamnet:class_names",
+                    class_names="soundspot.encoders.yamnet:read_class_names",
                 ),
             ),
         ),

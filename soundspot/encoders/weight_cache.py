@@ -85,7 +85,7 @@ def scratch(directory: Path) -> Iterator[BufferedIOBase]:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def cache_lock(directory: Path) -> Iterator[None]:
     """Hold the one lock of `directory`; a second process waits, and says so.
 
     One lock for everything cannot deadlock, and writing to the cache is rare. Readers of complete

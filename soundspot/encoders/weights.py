@@ -116,7 +116,7 @@ def fetch(
         download: Fetches a remote file.
     """
     entry = _find_entry(name, registry)
-    with weight_cache.locked(weight_cache.root()):
+    with weight_cache.cache_lock(weight_cache.root()):
         if url is not None:
             _fetch_one(url, entry, registry, download)
         elif not force:
@@ -143,7 +143,7 @@ def add(name: str, file: str | Path, *, registry: Registry = REGISTRY) -> Path:
     """Copy a user's file into the cache: an accepted file of `name`, or an archive with one."""
     entry = _find_entry(name, registry)
     try:
-        with Path(file).open("rb") as opened, weight_cache.locked(weight_cache.root()):
+        with Path(file).open("rb") as opened, weight_cache.cache_lock(weight_cache.root()):
             install(opened, str(file), entry, registry)
             convert(entry, *weight_cache.read_source(entry))
     except OSError as error:

@@ -119,7 +119,7 @@ def _torch_order(layer: Layer) -> Tensor:
     return weight
 
 
-def class_names(data: bytes) -> list[str]:
+def read_class_names(data: bytes) -> list[str]:
     """The names of the 521 classes, from the zip archive at the end of the TFLite file."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

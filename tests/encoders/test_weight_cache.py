@@ -36,8 +36,8 @@ def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_lock_is_held_inside_and_free_after(tmp_path: Path) -> None:
-    with weight_cache.locked(tmp_path / "new"), pytest.raises(Timeout):
+    with weight_cache.cache_lock(tmp_path / "new"), pytest.raises(Timeout):
         FileLock(tmp_path / "new" / ".lock").acquire(timeout=0)
-    with pytest.raises(KeyboardInterrupt), weight_cache.locked(tmp_path / "new"):
+    with pytest.raises(KeyboardInterrupt), weight_cache.cache_lock(tmp_path / "new"):
         raise KeyboardInterrupt
     FileLock(tmp_path / "new" / ".lock").acquire(timeout=0).lock.release()

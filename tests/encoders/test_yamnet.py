@@ -102,7 +102,7 @@ def labels(count: int, name: str = yamnet.LABELS_FILE) -> bytes:
 
 
 def test_class_names_are_read_from_the_end_of_the_file() -> None:
-    names = yamnet.class_names(labels(521))
+    names = yamnet.read_class_names(labels(521))
     assert names[0] == "class 0"
     assert names[520] == "class 520"
 
@@ -117,7 +117,7 @@ def test_class_names_are_read_from_the_end_of_the_file() -> None:
 )
 def test_missing_class_names_are_an_error(data: bytes, message: str) -> None:
     with pytest.raises(SoundspotError, match=message):
-        yamnet.class_names(data)
+        yamnet.read_class_names(data)
 
 
 def top_classes(waveform: np.ndarray) -> list[str]:

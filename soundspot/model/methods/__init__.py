@@ -5,10 +5,10 @@ A new method is one file with a Method and its config, and one line here.
 
 from typing import Any, NamedTuple
 
-from soundspot.model.methods.attention import Attention, AttentionConfig
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.model.methods.hardway import HardWay, HardWayConfig
 from soundspot.model.methods.method import Method
+from soundspot.model.methods.senocak import Attention, AttentionConfig
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 
 

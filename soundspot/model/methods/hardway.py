@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from soundspot.model.attention import every_similarity
-from soundspot.model.methods.attention import Negatives, negative_pairs
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.senocak import Negatives, negative_pairs
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import reference
 from soundspot.common.errors import SoundspotError
 from soundspot.model.checkpoint import Card, load, save
 from soundspot.model.methods import METHODS
-from soundspot.model.methods.attention import (
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.senocak import (
     Attention,
     AttentionConfig,
     negative_pairs,
     triplet_loss,
 )
-from soundspot.model.methods.method import Batch
 from soundspot.training.optimiser import parameter_groups
 from soundspot.training.recipe import FeatureSpec, TrainConfig
 
