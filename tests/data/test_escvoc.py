@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_files import tone, tree
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.data.checks import find_problems
@@ -16,17 +17,6 @@ from soundspot.data.corpora.escvoc import prepare as prepare_escvoc
 from soundspot.data.pair_set import draw_sounds
 from soundspot.data.shards import pack
 from soundspot.media import clips as media
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
-
-
-def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
-    times = np.arange(round(seconds * rate)) / rate
-    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
-
 
 VOC = "Flickr terms"
 IMAGES = [

@@ -5,21 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_files import tone, tree
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.folder import prepare as prepare_folder
 from soundspot.data.corpus_files import Selection
 from soundspot.data.manifest import SPLITS
 from soundspot.media import clips as media
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
-
-
-def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
-    times = np.arange(round(seconds * rate)) / rate
-    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
 
 
 def video(path: Path, shade: int, seconds: int = 4, sound: np.ndarray | None = None) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from made_files import tree
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import TEMPORARY
@@ -112,11 +113,6 @@ def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source / "link.mp4").symlink_to(source / "nowhere.mp4")
     (source / ".hidden.mp4").write_bytes(b"")
     return source
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    files = (path for path in sorted(root.rglob("*")) if path.is_file())
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
 
 def ledger(root: Path) -> dict[str, tuple[str, str]]:

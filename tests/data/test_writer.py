@@ -5,16 +5,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_files import tone
 from soundspot.common.errors import SoundspotError
 from soundspot.data.ledger import LedgerEntry
 from soundspot.data.pair_set import PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.media import clips as media
-
-
-def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
-    times = np.arange(round(seconds * rate)) / rate
-    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
 
 
 def writer(root: Path, **provenance: object) -> PairWriter:
