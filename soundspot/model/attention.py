@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 EPSILON = 1e-10
+NORM_EPSILON = 1e-12  # as in F.normalize
 
 
 class Attended(NamedTuple):
@@ -25,7 +26,9 @@ class Attended(NamedTuple):
 
 def similarity(f_a: Float[Tensor, "b c"], f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Eq. 3: the cosine between the transformed sound and every location of the frame."""
-    return torch.einsum("bc,bchw->bhw", F.normalize(f_a, dim=1), F.normalize(f_v, dim=1))
+    # Dividing the products by the norms afterwards spares a normalised copy of the feature.
+    products = torch.einsum("bc,bchw->bhw", F.normalize(f_a, dim=1), f_v)
+    return products / torch.linalg.vector_norm(f_v, dim=1).clamp_min(NORM_EPSILON)
 
 
 def every_similarity(

@@ -14,7 +14,7 @@ from soundspot.training.recipe import Recipe
 
 TABLES = Path(__file__).parent / "tables"
 BASES = "bases"
-QUICK = ("train.epochs=4",)
+QUICK = ("train.steps=80", "train.validate_every=20")
 SIZES = {"10k": 10_000, "144k": 144_000}
 PAPER_TESTS = {"flickr249": "flickr", "flickr250": "flickr", "vggss4692": "vggss", "vggss": "vggss"}
 
@@ -58,7 +58,7 @@ class Experiment:
     note: str
     lines: tuple[Line, ...]
     gflops: bool = False
-    figure: Literal["success", "iterations", "examples"] | None = None
+    figure: Literal["success", "iterations", "steps", "examples"] | None = None
 
 
 def table_names() -> list[str]:
@@ -77,10 +77,20 @@ def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
     return [line for line in experiment.lines if line.only in (None, pairs.name)]
 
 
+def _base(line: Line, pairs: PairSet) -> dict[str, Any]:
+    bases = read_yaml(TABLES / f"{BASES}.yaml")
+    base: dict[str, Any] = bases.get(pairs.name, bases["flickr"])[line.base]
+    return base
+
+
+def seeds_of(line: Line, pairs: PairSet, asked: int) -> range:
+    """The seeds of a line: those asked for, or fewer if its training takes hours."""
+    return range(min(asked, _base(line, pairs).get("seeds", asked)))
+
+
 def recipe_of(line: Line, pairs: PairSet, seed: int, quick: bool) -> Recipe:
     """The recipe of a line on a training set."""
-    bases = read_yaml(TABLES / f"{BASES}.yaml")
-    base = bases.get(pairs.name, bases["flickr"])[line.base]
+    base = {key: value for key, value in _base(line, pairs).items() if key != "seeds"}
     faster = QUICK + line.quick if quick else ()
     values = override(base, [*line.settings, *faster, f"train.seed={seed}"])
     return from_dict(Recipe, {"pairs": str(pairs.root), **values})

@@ -28,7 +28,7 @@ def parameter_groups(method: Method, config: TrainConfig) -> list[dict[str, Any]
 def make_optimiser(method: Method, config: TrainConfig) -> AdamW:
     """The paper's AdamW; each group keeps its base learning rate for the schedule."""
     first, second = config.betas
-    optimiser = AdamW(parameter_groups(method, config), betas=(first, second), foreach=True)
+    optimiser = AdamW(parameter_groups(method, config), betas=(first, second), fused=True)
     for group in optimiser.param_groups:
         group["base_lr"] = group["lr"]
     return optimiser
