@@ -28,7 +28,8 @@ def similarity(f_a: Float[Tensor, "b c"], f_v: Float[Tensor, "b c h w"]) -> Floa
     """Eq. 3: the cosine between the transformed sound and every location of the frame."""
     # Dividing the products by the norms afterwards spares a normalised copy of the feature.
     products = torch.einsum("bc,bchw->bhw", F.normalize(f_a, dim=1), f_v)
-    return products / torch.linalg.vector_norm(f_v, dim=1).clamp_min(NORM_EPSILON)
+    norms: Tensor = torch.linalg.vector_norm(f_v, dim=1)
+    return products / norms.clamp_min(NORM_EPSILON)
 
 
 def every_similarity(

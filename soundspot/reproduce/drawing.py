@@ -1,9 +1,9 @@
 """The paper's figures: curves as SVG, examples as a grid of pictures."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -14,6 +14,9 @@ from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay, write_picture
 from soundspot.reproduce.runs import ReproductionPlan, maps_of, scenes_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 EXAMPLES = 8
 CAPTION = 22
@@ -31,32 +34,69 @@ def draw_figure(results: Mapping[str, Any], plan: ReproductionPlan, folder: Path
 
 
 def draw_curves(results: Mapping[str, Any], path: Path) -> Path | None:
-    """Success by threshold (Fig. 4), or cIoU and AUC by passes of the PCM (Fig. 6)."""
+    """Draw the curves of a table that has any: its `figure` says which."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         log.warning("no figure: matplotlib is not installed (pip install 'soundspot[plots]')")
         return None
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    for line in results["lines"]:
-        if results["figure"] == "success":
-            axes.plot(line["curve"]["x"], line["curve"]["y"], label=line["label"])
-        else:
-            for name, measure in (("ciou", "cIoU"), ("auc", "AUC")):
-                label = f"{line['label']}, {measure}"
-                axes.plot(line["passes"]["x"], line["passes"][name], "o-", label=label)
-    success = results["figure"] == "success"
-    axes.set_xlabel("cIoU threshold" if success else "passes t of the PCM while testing")
-    axes.set_ylabel("success ratio" if success else "cIoU, AUC")
-    axes.set_title(f"{results['title']} ({results['data']})")
-    axes.grid(alpha=0.3)
-    axes.legend()
+    figure = Figure(figsize=CURVES[results["figure"]].size, layout="constrained")
+    CURVES[results["figure"]].draw(figure, results["lines"])
+    figure.suptitle(f"{results['title']} ({results['data']})", fontsize="medium")
     # With the table's name as salt, the ids inside the SVG are the same every time.
     with atomic_write(path) as part, matplotlib.rc_context({"svg.hashsalt": results["table"]}):
         figure.savefig(part, format="svg", metadata={"Date": None})
     return path
+
+
+def _success(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
+    """Success by threshold (Fig. 4)."""
+    axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio")
+    for line in lines:
+        axes.plot(line["curve"]["x"], line["curve"]["y"], label=line["label"])
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _iterations(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
+    """CIoU and AUC by passes of the PCM (Fig. 6)."""
+    axes = figure.add_subplot(xlabel="passes t of the PCM while testing", ylabel="cIoU, AUC")
+    for line in lines:
+        for name, measure in (("ciou", "cIoU"), ("auc", "AUC")):
+            label = f"{line['label']}, {measure}"
+            axes.plot(line["passes"]["x"], line["passes"][name], "o-", label=label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _steps(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
+    """Validation scores and the spread of z by optimiser steps, one curve per seed."""
+    panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
+    grid = figure.subplots(2, 2, sharex=True)
+    for axes, (name, label) in zip(grid.flat, panels.items(), strict=True):
+        for number, line in enumerate(lines):
+            curves = [seed["validations"] for seed in line["seeds"] if name in seed["validations"]]
+            for k, curve in enumerate(curves):
+                shown = line["label"] if k == 0 else None
+                axes.plot(curve["step"], curve[name], color=f"C{number}", alpha=0.8, label=shown)
+        axes.set_title(label, fontsize="small")
+        axes.grid(alpha=0.3)
+    for axes in grid[1]:
+        axes.set_xlabel("optimiser steps")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+
+
+class _Curves(NamedTuple):
+    size: tuple[float, float]
+    draw: Callable[["Figure", Sequence[Mapping[str, Any]]], None]
+
+
+CURVES = {
+    "success": _Curves((6, 4), _success),
+    "iterations": _Curves((6, 4), _iterations),
+    "steps": _Curves((9, 6), _steps),
+}
 
 
 def _examples(results: Mapping[str, Any], plan: ReproductionPlan, path: Path) -> Path:

@@ -28,7 +28,7 @@ from soundspot.reproduce.experiments import Experiment, Line
 from soundspot.reproduce.runs import ReproductionPlan, RunScores, TestSet, scenes_of
 from soundspot.training.provenance import git_commit
 
-FORMAT = 1
+FORMAT = 2
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -> None:
@@ -62,11 +62,12 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
     for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
         scenes_of(benchmark, plan.test_set)
     trivial = _trivial_entries(plan.test_set)
-    total, done = len(lines) * plan.seeds, 0
+    seeds_of = {line.label: experiments.seeds_of(line, plan.pairs, plan.seeds) for line in lines}
+    total, done = sum(map(len, seeds_of.values())), 0
     entries = []
     for line in lines:
         scored, seeds = [], []
-        for seed in range(plan.seeds):
+        for seed in seeds_of[line.label]:
             recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
             folder = runs.run_folder(plan.runs, recipe, plan.pairs)
             done += 1
@@ -75,6 +76,8 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
             passes = experiment.figure == "iterations"
             scored.append(runs.score_run(folder, plan.test_set, line.guidance, passes))
             seeds.append(_seed_entry(seed, folder, run, scored[-1]))
+            if experiment.figure == "steps":
+                seeds[-1]["validations"] = _validations(run)
         entry = _line_entry(line, scored, seeds, experiment)
         entry["recipe"] = run["recipe"]
         if experiment.gflops:
@@ -110,14 +113,24 @@ def _seed_entry(
         "seed": seed,
         "run": folder.name,
         "commit": run["provenance"]["commit"],
-        "epoch": run["best_epoch"],
-        "of": len(epochs),
+        "step": run["best_step"],
+        "steps": run["steps"],
         "z_std": [round(epoch["train_z_std"], 3) for epoch in epochs if "train_z_std" in epoch],
         "seconds": round(sum(epoch["seconds"] for epoch in epochs)),
         "val": {k.removeprefix("val_"): v for k, v in chosen.items() if k.startswith("val_")},
         "ciou": ciou_at(scores.ciou),
         "auc": auc(scores.ciou),
         "peak_side": None if scores.duets is None else float(scores.duets.mean()),
+    }
+
+
+def _validations(run: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What a run logged at each validation, by name."""
+    names = {"step": "step", "train_z_std": "z_std"}
+    names |= {f"val_{name}": name for name in ("ciou", "auc", "duets")}
+    log = run["epochs"]
+    return {
+        name: [round(line[key], 4) for line in log] for key, name in names.items() if key in log[0]
     }
 
 
@@ -173,13 +186,14 @@ def as_table(results: Mapping[str, Any]) -> Table:
     duets = any("peak_side" in line for line in lines)
     costs = any("gflops" in line for line in lines)
     published = any("published" in line for line in lines)
-    header = ["", "cIoU", "95 % interval", "AUC"]
+    header = ["", "steps", "seeds", "cIoU", "95 % interval", "AUC"]
     header += ["duets"] if duets else []
     header += ["GFLOPs"] if costs else []
     header += ["paper cIoU", "paper AUC"] if published else []
     body = []
     for line in lines:
-        row = [line["label"], _spread(line["ciou"]), _interval(line), _spread(line["auc"])]
+        row = [line["label"], f"{line['seeds'][0]['steps']:,}", str(len(line["seeds"]))]
+        row += [_spread(line["ciou"]), _interval(line), _spread(line["auc"])]
         row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
         row += [f"{line['gflops']:.1f}"] if costs else []
         if published:
@@ -187,15 +201,16 @@ def as_table(results: Mapping[str, Any]) -> Table:
             row += [f"{theirs['ciou']:.3f}", f"{theirs['auc']:.3f}"] if theirs else ["–", "–"]
         body.append(tuple(row))
     for line in trivial:
-        row = [line["label"], f"{line['ciou']:.3f}", _interval(line), f"{line['auc']:.3f}"]
+        row = [line["label"], "–", "–", f"{line['ciou']:.3f}", _interval(line)]
+        row.append(f"{line['auc']:.3f}")
         body.append(tuple(row + ["–"] * (len(header) - len(row))))
-    seeds = len(lines[0]["seeds"])
-    many = "mean ± standard deviation over" if seeds > 1 else "of"
+    several = any(len(line["seeds"]) > 1 for line in lines)
+    tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
     note = (
-        f"{results['note']} {many.capitalize()} {seeds} seed{'s' if seeds > 1 else ''}, tested on "
-        f"{' and '.join(results['benchmarks'])} by protocol {results['protocol']}; epochs chosen "
-        f"on validation data{'; a quick run: fewer epochs' if results['quick'] else ''}. The "
-        "interval is over test pairs."
+        f"{results['note']} {tested} on {' and '.join(results['benchmarks'])} by protocol "
+        f"{results['protocol']}; the step was chosen on validation data"
+        f"{'; a quick run: fewer steps' if results['quick'] else ''}. The interval is over test "
+        "pairs."
     )
     return Table(f"{results['title']} ({results['data']})", note, tuple(header), tuple(body))
 

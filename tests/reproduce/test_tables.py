@@ -48,8 +48,9 @@ def tables(tmp_path, monkeypatch):
     folder = tmp_path / "tables"
     folder.mkdir()
     (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
-    for name, figure in {"plain": None, "success": "success", "examples": "examples"}.items():
+    for name in ("plain", "success", "steps", "examples"):
         content = {"title": f"Table {name}", "note": "A note.", "lines": [PLAIN, GUIDED]}
+        figure = None if name == "plain" else name
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content | {"figure": figure}))
     monkeypatch.setattr(experiments, "TABLES", folder)
     return folder
@@ -107,6 +108,26 @@ def test_a_table_is_trained_tested_and_kept(pairs, tables, tmp_path, capsys):
     assert {line["label"] for line in content["trivial"]} >= {"centred disc", "full frame"}
     assert "±" in capsys.readouterr().out
     assert "| plain |" in (out / "plain.md").read_text()
+
+
+def test_a_base_may_bound_the_seeds(pairs, tables):
+    bases = {"tiny": {**BASES["tiny"], "sspl": {"seeds": 1, **BASES["tiny"]["sspl"]}}}
+    (tables / "bases.yaml").write_text(yaml.safe_dump({**BASES, **bases}))
+    content = results.reproduce_table(plan(pairs, seeds=2), lambda line: None)
+    assert [len(line["seeds"]) for line in content["lines"]] == [1, 2]
+    assert [row[2] for row in results.as_table(content).rows[:2]] == ["1", "2"]
+
+
+def test_the_table_of_steps_keeps_what_every_validation_said(pairs, tables):
+    whole = plan(pairs, name="steps")
+    seed = results.reproduce_table(whole, lambda line: None)["lines"][0]["seeds"][0]
+    log = json.loads((whole.runs / seed["run"] / "result.json").read_text())["epochs"]
+    assert seed["validations"]["step"] == [line["step"] for line in log] == [20, 40, 60, 80]
+    assert seed["validations"]["ciou"] == pytest.approx(
+        [line["val_ciou"] for line in log], abs=1e-4
+    )
+    assert set(seed["validations"]) == {"step", "z_std", "ciou", "auc", "duets"}
+    assert (seed["step"], seed["steps"]) == (max(log, key=lambda x: x["val_ciou"])["step"], 80)
 
 
 def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
@@ -171,7 +192,7 @@ def test_the_printed_table_by_hand():
         "auc": {"mean": 0.375, "std": None, "seeds": 1},
         "gflops": 47.62,
         "published": {"ciou": 0.743, "auc": 0.587},
-        "seeds": [{}, {}],
+        "seeds": [{"steps": 3900}, {"steps": 3900}],
     }
     disc = {"label": "disc", "ciou": 0.1, "auc": 0.2, "ciou_interval": {"low": 0.0, "high": 0.3}}
     content = {
@@ -185,19 +206,21 @@ def test_the_printed_table_by_hand():
         "trivial": [disc],
     }
     made = results.as_table(content)
-    assert made.header == ("", "cIoU", "95 % interval", "AUC", "GFLOPs", "paper cIoU", "paper AUC")
+    scores = "cIoU", "95 % interval", "AUC", "GFLOPs", "paper cIoU", "paper AUC"
+    assert made.header == ("", "steps", "seeds", *scores)
+    ours = "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587"
     assert made.rows == (
-        ("ours", "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587"),
-        ("disc", "0.100", "0.000–0.300", "0.200", "–", "–", "–"),
+        ("ours", "3,900", "2", *ours),
+        ("disc", "–", "–", "0.100", "0.000–0.300", "0.200", "–", "–", "–"),
     )
 
 
-@pytest.mark.parametrize("name", ["success", "examples"])
+@pytest.mark.parametrize("name", ["success", "steps", "examples"])
 def test_figures_are_drawn(pairs, tables, tmp_path, name):
     results.write_table(plan(pairs, name=name), tmp_path / "out", lambda line: None)
-    if name == "success":
+    if name != "examples":
         pytest.importorskip("matplotlib")
-        assert "</svg>" in (tmp_path / "out" / "success.svg").read_text()
+        assert "</svg>" in (tmp_path / "out" / f"{name}.svg").read_text()
     else:
         sheet = Image.open(tmp_path / "out" / "examples.png")
         assert sheet.size == (3 * 224, 2 * 224 + 22)
