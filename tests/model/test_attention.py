@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import reference
 from soundspot.model.attention import (
@@ -40,6 +41,29 @@ def test_hand_computed_two_by_two():
     # weights 1, 1/2, 0, (1 + sqrt(1/2)) / 2; f_av sums the un-normalised feature
     last = (1 + root / 2) / 2
     torch.testing.assert_close(out.f_av, torch.tensor([[1 + last * root, 0.5 + last * root]]))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_gradients_of_the_cosine_are_those_of_its_definition(shared):
+    f_a, f_v = (tensor.double().requires_grad_() for tensor in features())
+    weights = torch.randn(3, 3, 7 * 11) if shared else torch.randn(3, 7, 11)
+    ours = every_similarity(f_a, f_v) if shared else similarity(f_a, f_v)
+    unit_a, unit_v = (F.normalize(tensor, dim=1) for tensor in (f_a, f_v))
+    equation = "kc,bchw->bkhw" if shared else "bc,bchw->bhw"
+    plain = torch.einsum(equation, unit_a, unit_v).view_as(ours)
+    expected = torch.autograd.grad((plain * weights).sum(), (f_a, f_v))
+    torch.testing.assert_close(ours, plain)
+    torch.testing.assert_close(torch.autograd.grad((ours * weights).sum(), (f_a, f_v)), expected)
+
+
+def test_a_location_without_a_feature_is_like_nothing():
+    f_a, f_v = features()
+    f_v[:, :, 2, 3] = 0
+    f_v.requires_grad_()
+    s = similarity(f_a, f_v)
+    s.sum().backward()
+    assert (s[:, 2, 3] == 0).all()
+    assert torch.isfinite(f_v.grad).all()
 
 
 def test_the_map_does_not_see_lengths():

@@ -30,6 +30,7 @@ def _variants():
     yield dataclasses.replace(SMALL, visual_conv=True, alignment=0.5)
     yield dataclasses.replace(SMALL, pcm=True, alignment=0.5, visual_conv=True)
     yield dataclasses.replace(SMALL, alignment=0.5, alignment_objective="clusters", clusters=7)
+    yield dataclasses.replace(SMALL, objective="none", alignment=0.5, visual_conv=True)
     for objective in ("byol", "barlow", "wmse"):
         yield dataclasses.replace(SMALL, objective=objective)
     for fusion in ("concatenation", "product", "sum"):
@@ -60,6 +61,19 @@ def test_gradients_reach_every_trained_parameter(config):
         if p.requires_grad and (p.grad is None or not p.grad.abs().sum() > 0)
     ]
     assert silent == []
+
+
+def test_without_an_objective_the_cross_modal_term_learns_from_one_view():
+    config = dataclasses.replace(SMALL, objective="none", alignment=0.5)
+    torch.manual_seed(1)
+    model, data = SSPL(config), batch()
+    assert model.heads == []
+    aligned = SSPL(dataclasses.replace(config, objective="simsiam"))
+    aligned.branch.g.load_state_dict(model.branch.g.state_dict())
+    same = data._replace(f_v2=data.f_v1)
+    torch.testing.assert_close(model(data).loss, aligned(same).report["alignment"])
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        SSPLConfig(objective="none")
 
 
 def test_heads_are_projector_and_predictor():

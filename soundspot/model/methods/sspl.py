@@ -36,7 +36,8 @@ class SSPLConfig:
             without it.
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
-        objective: What brings the two views' representations together.
+        objective: What brings the two views' representations together; with "none" nothing does,
+            and the cross-modal term learns from one view alone.
         stop_gradient: Whether SimSiam holds the predicted view constant (Table 3).
         projection: Output dimensions of the projector.
         hidden: Hidden dimensions of the projector.
@@ -59,7 +60,7 @@ class SSPLConfig:
     map_self_attention: float = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
-    objective: Literal["simsiam", "byol", "wmse", "barlow"] = "simsiam"
+    objective: Literal["simsiam", "byol", "wmse", "barlow", "none"] = "simsiam"
     stop_gradient: bool = True
     projection: int = 2048
     hidden: int = 2048
@@ -77,6 +78,8 @@ class SSPLConfig:
             raise ValueError("c_v, c_a, cycles, projection, hidden and clusters must be at least 1")
         if min(self.alignment, self.self_attention, self.map_self_attention) < 0:
             raise ValueError("alignment and self-attention must not be negative")
+        if self.objective == "none" and not self.alignment:
+            raise ValueError("objective=none leaves nothing to learn from: set alignment above 0")
         if self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
             raise ValueError("alignment_temperature must be positive, momentum in 0..1")
 
@@ -84,7 +87,7 @@ class SSPLConfig:
 class _Encoded(NamedTuple):
     similarity: Tensor
     f_v: Tensor
-    z: Tensor
+    z: Tensor  # f_av itself where no objective compares views
 
 
 class _Branch(nn.Module):
@@ -101,7 +104,9 @@ class _Branch(nn.Module):
             self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
         self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else None
         width = config.c_v * (2 if config.fusion == "concatenation" else 1)
-        self.projector = Projector(width, config.hidden, config.projection)
+        self.projector: nn.Module = nn.Identity()
+        if config.objective != "none":
+            self.projector = Projector(width, config.hidden, config.projection)
 
     def before_pcm(self, f_v: Tensor) -> Tensor:
         """What is not in the paper: a convolution, and a self-attention without parameters."""
@@ -149,6 +154,9 @@ class SSPL(Method):
     def forward(self, batch: Batch) -> MethodOutput:
         """Each view runs on its own, so that batch-norm statistics stay those of one view."""
         first = self.branch(batch.f_v1, batch.f_a)
+        if self.config.objective == "none":
+            loss = self._alignment(first, batch.f_a)
+            return MethodOutput(loss, {"z_std": losses.collapse_monitor(first.z)})
         second = self.branch(batch.f_v2, batch.f_a)
         loss = self._objective(first.z, second.z, batch)
         report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(first.z)}
