@@ -140,7 +140,9 @@ class SSPL(Method):
         self.predictor = Predictor(config.projection) if predicts else None
         self.prototypes: nn.Parameter | None = None
         if config.alignment and config.alignment_objective == "clusters":
-            self.prototypes = nn.Parameter(torch.randn(config.clusters, config.c_v))
+            # Of unit length, since Adam's step is absolute: long vectors would hardly turn.
+            prototypes = F.normalize(torch.randn(config.clusters, config.c_v), dim=1)
+            self.prototypes = nn.Parameter(prototypes)
         self.target: _Branch | None = None
         if config.objective == "byol":
             self.target = copy.deepcopy(self.branch).requires_grad_(False)
