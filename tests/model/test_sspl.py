@@ -31,6 +31,7 @@ def _variants():
     yield dataclasses.replace(SMALL, pcm=True, alignment=0.5, visual_conv=True)
     yield dataclasses.replace(SMALL, alignment=0.5, alignment_objective="clusters", clusters=7)
     yield dataclasses.replace(SMALL, objective="none", alignment=0.5, visual_conv=True)
+    yield dataclasses.replace(SMALL, centred=True)
     for objective in ("byol", "barlow", "wmse"):
         yield dataclasses.replace(SMALL, objective=objective)
     for fusion in ("concatenation", "product", "sum"):
@@ -74,6 +75,15 @@ def test_without_an_objective_the_cross_modal_term_learns_from_one_view():
     torch.testing.assert_close(model(data).loss, aligned(same).report["alignment"])
     with pytest.raises(ValueError, match="nothing to learn from"):
         SSPLConfig(objective="none")
+
+
+def test_a_centred_sound_is_standardised_over_the_batch():
+    model, data = SSPL(dataclasses.replace(SMALL, centred=True)), batch()
+    heard = model.branch.g(data.f_a)
+    expected = (heard - heard.mean(dim=0)) / (heard.var(dim=0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(model.branch.hear(data.f_a), expected)
+    model.eval()  # one sound alone is compared with those of training
+    assert model.maps(data.f_v1[:1], data.f_a[:1]).std() > 0
 
 
 def test_heads_are_projector_and_predictor():

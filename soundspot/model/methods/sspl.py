@@ -30,6 +30,8 @@ class SSPLConfig:
         cycles: T of the PCM.
         variant: Whether g and the PCM follow the released code or the paper's text.
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
+        centred: Whether the transformed sound is standardised over the batch (not in the paper):
+            otherwise all sounds share most of their direction, and maps differ little.
         self_attention: Temperature of a self-attention without parameters on the visual feature,
             before the PCM (not in the paper); 0 is off.
         map_self_attention: The same, after the PCM and only when maps are made; training does
@@ -56,6 +58,7 @@ class SSPLConfig:
     cycles: int = 5
     variant: Variant = "released"
     visual_conv: bool = False
+    centred: bool = False
     self_attention: float = 0.0
     map_self_attention: float = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
@@ -99,6 +102,7 @@ class _Branch(nn.Module):
         self.self_attention = config.self_attention
         self.released = config.variant == "released"
         self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
+        self.centre = nn.BatchNorm1d(config.c_v, affine=False) if config.centred else nn.Identity()
         self.pcm = None
         if config.pcm:
             self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
@@ -107,6 +111,11 @@ class _Branch(nn.Module):
         self.projector: nn.Module = nn.Identity()
         if config.objective != "none":
             self.projector = Projector(width, config.hidden, config.projection)
+
+    def hear(self, f_a: Tensor) -> Tensor:
+        """The transformed sound, less what all sounds have in common if it is centred."""
+        heard: Tensor = self.centre(self.g(f_a))
+        return heard
 
     def before_pcm(self, f_v: Tensor) -> Tensor:
         """What is not in the paper: a convolution, and a self-attention without parameters."""
@@ -123,7 +132,7 @@ class _Branch(nn.Module):
 
     def forward(self, f_v: Tensor, f_a: Tensor) -> _Encoded:
         f_v = self.visual(f_v, f_a)
-        attended = attention.attend(self.g(f_a), f_v, self.scaling, self.fusion)
+        attended = attention.attend(self.hear(f_a), f_v, self.scaling, self.fusion)
         return _Encoded(attended.similarity, f_v, self.projector(attended.f_av))
 
 
@@ -190,7 +199,7 @@ class SSPL(Method):
 
     def _alignment(self, encoded: _Encoded, f_a: Tensor) -> Tensor:
         """The cross-modal term: bring together what is seen and what is heard."""
-        heard, temperature = self.branch.g(f_a), self.config.alignment_temperature
+        heard, temperature = self.branch.hear(f_a), self.config.alignment_temperature
         if self.prototypes is not None:
             every = attention.every_similarity(self.prototypes, encoded.f_v)
             seen = attention.soft_maximum(every, temperature)
@@ -204,7 +213,7 @@ class SSPL(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps S, with the PCM's T of this call if given."""
-        return self._map(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
+        return self._map(self.branch.hear(f_a), self.branch.visual(f_v, f_a, cycles))
 
     def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
         if self.config.map_self_attention:
@@ -217,7 +226,7 @@ class SSPL(Method):
         """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
-        heard, pooled = self.branch.g(f_a), pooled_audio(f_a, unit=self.branch.released)
+        heard, pooled = self.branch.hear(f_a), pooled_audio(f_a, unit=self.branch.released)
         steps = self.branch.pcm.trace(self.branch.before_pcm(f_v), pooled, cycles)
         return [self._map(heard, step.f_v) for step in steps]
 
