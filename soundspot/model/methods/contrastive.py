@@ -50,6 +50,8 @@ class ContrastiveConfig(CosineConfig):
 class Contrastive(CosineMethod):
     """Nothing is trained but the two projections."""
 
+    config_class = ContrastiveConfig
+
     def __init__(self, config: ContrastiveConfig) -> None:
         super().__init__(config)
         self.config = config

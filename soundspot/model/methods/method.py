@@ -3,7 +3,7 @@
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -36,9 +36,11 @@ class Method(nn.Module):
     """The trained part of a network; the encoders stay outside, frozen.
 
     Attributes:
+        config_class: The dataclass of its switches, which its constructor takes.
         training_only: How the names of weights begin that `maps` does not use.
     """
 
+    config_class: ClassVar[type[Any]]
     training_only: tuple[str, ...] = ()
 
     @property

@@ -47,6 +47,7 @@ class Attention(CosineMethod):
     on their min-max would be another one, and one table should compare methods and nothing else.
     """
 
+    config_class = AttentionConfig
     training_only = ("visual_fc.",)
 
     def __init__(self, config: AttentionConfig) -> None:
