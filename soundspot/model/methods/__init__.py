@@ -12,5 +12,6 @@ METHODS = MethodTable(
         "attention": "soundspot.model.methods.senocak:Attention",
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
+        "dmc": "soundspot.model.methods.dmc:DMC",
     }
 )
