@@ -13,5 +13,6 @@ METHODS = MethodTable(
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
         "dmc": "soundspot.model.methods.dmc:DMC",
+        "avobject": "soundspot.model.methods.avobject:AVObject",
     }
 )
