@@ -13,6 +13,7 @@ METHODS = MethodTable(
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
         "dmc": "soundspot.model.methods.dmc:DMC",
+        "cavl": "soundspot.model.methods.cavl:CAVL",
         "avobject": "soundspot.model.methods.avobject:AVObject",
     }
 )
