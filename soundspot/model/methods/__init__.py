@@ -14,6 +14,7 @@ METHODS = MethodTable(
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
         "dmc": "soundspot.model.methods.dmc:DMC",
         "cavl": "soundspot.model.methods.cavl:CAVL",
+        "mssl": "soundspot.model.methods.mssl:MSSL",
         "avobject": "soundspot.model.methods.avobject:AVObject",
     }
 )
