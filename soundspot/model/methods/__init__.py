@@ -16,5 +16,6 @@ METHODS = MethodTable(
         "cavl": "soundspot.model.methods.cavl:CAVL",
         "mssl": "soundspot.model.methods.mssl:MSSL",
         "avobject": "soundspot.model.methods.avobject:AVObject",
+        "dsol": "soundspot.model.methods.dsol:DSOL",
     }
 )
