@@ -11,14 +11,14 @@ distances, and the loss is contrastive: D^2 / 2 for a pair, max(0, margin - D)^2
 with the sound of another scene. The map shows what belongs to the centre of the frame that is
 nearest to the sound.
 
-What differs: the paper orders its videos by the number of sources that a classifier hears in them.
-No classifier is at hand, so scenes are made: one of K sources is K pairs of a batch, whose frames
-stand side by side and whose patches are heard together; K grows by one every `grow_every` steps,
-and the step is kept as a buffer. The networks are frozen encoders, so that the linear layer of the
-frame and two layers of the sound are all that is trained; frozen features are brought to unit
-length first, so that beta and the margin mean the same for every encoder. One random negative
-becomes the mean over all scenes that share no pair. Beta, the rounds, where centres start and the
-margin are those of the released code (which covers one number of sources at a time).
+What differs: the paper orders videos from simple to complex. How many sources a pair has is not
+known here, so scenes are made: one of K sources is K pairs of a batch, whose frames stand side by
+side and whose patches are heard together; K grows by one every `grow_every` steps, and the step is
+kept as a buffer. The networks are frozen encoders, so that the linear layer of the frame and two
+layers of the sound are all that is trained; frozen features are brought to unit length first, so
+that beta and the margin mean the same for every encoder. One random negative becomes the mean over
+all scenes that share no pair. Beta, the rounds, where centres start and the margin are those of the
+released code (which covers one number of sources at a time).
 
 Axes: b batch, k centres of the sound, m centres of the frame, n local features, d dimensions of the
 space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.

@@ -1,4 +1,4 @@
-"""Discriminative Sounding Objects Localization (Hu, Qian, Jiang et al., NeurIPS 2020), frozen.
+"""Discriminative Sounding Objects Localization (Hu et al., NeurIPS 2020) on frozen features.
 
 Stage one finds where a sound comes from and what kinds of objects sound. The localisation map is l
 = sigmoid(w cos(v(x), a)), and its maximum should be 1 for a pair and 0 for any other (L_loc, binary
@@ -19,8 +19,8 @@ both stages are one training; the step is a buffer, and stage two begins after `
 In the paper stage two learns from mixed scenes; here it sees the same pairs. VGG16 and the sound
 network are frozen: v(x) for objects is the unit vector of the rectified VGG16 feature, and the
 paper's classifier of frames is left out, since nothing that it could improve is trained. The mean
-over all other pairs replaces one random negative. The released KL divides by K too; here, as in the
-paper, it does not.
+over all other pairs replaces one random negative. The released KL is divided by K too, which is not
+the divergence; here it is not.
 
 Axes: b batch, k kinds, n locations, d dimensions of the comparison, c visual channels (c_v), p
 audio patches, a audio channels (c_a), h w feature grid.

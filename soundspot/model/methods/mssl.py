@@ -1,4 +1,4 @@
-"""Multiple sound sources, coarse to fine (Qian, Hu, Dinkel, Wu, Xu and Lin, ECCV 2020), frozen.
+"""Multiple sound sources from coarse to fine (Qian et al., ECCV 2020) on frozen features.
 
 Stage one learns classes and correspondence, L1 = L_a + L_v + L_avc: sound and frame are classified
 by pseudo-labels (binary cross-entropy of the spatial mean's class scores), and two layers tell
@@ -16,9 +16,10 @@ are heard with their probabilities as weights.
 What differs: the paper's pseudo-labels come from a classifier of sounds and one of pictures,
 grouped into 7 kinds. Here sounds are grouped by a running k-means of the frozen embeddings, and a
 frame has the label of its sound, as the authors also suggest. The ResNet and CRNN are frozen
-encoders with a trained layer on the frame and two on the sound. Both stages are one training: the
-step is a buffer, and L_d counts from `stage_one` on. The released test applies the sigmoid of the
-class scores twice, which makes every class heard; here, as in the paper, it is applied once.
+encoders with a trained layer on the frame (of unit vectors) and two on the sound. Both stages are
+one training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies
+the sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
+once.
 
 Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
 f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
