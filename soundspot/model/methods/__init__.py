@@ -17,5 +17,11 @@ METHODS = MethodTable(
         "mssl": "soundspot.model.methods.mssl:MSSL",
         "avobject": "soundspot.model.methods.avobject:AVObject",
         "dsol": "soundspot.model.methods.dsol:DSOL",
+        "icl": "soundspot.model.methods.icl:ICL",
+        "ezvsl": "soundspot.model.methods.ezvsl:EZVSL",
+        "slavc": "soundspot.model.methods.slavc:SLAVC",
+        "fnac": "soundspot.model.methods.fnac:FNAC",
+        "ssltie": "soundspot.model.methods.ssltie:SSLTIE",
+        "sacl": "soundspot.model.methods.sacl:SACL",
     }
 )
