@@ -72,15 +72,24 @@ def test_locations_that_look_alike_share_a_segment_in_both_views():
 
 
 def test_the_loss_by_hand():
-    """Own sounds 0.5; a negative of 0.3, one of -0.4 that counts as 0, a false one of 0.9."""
-    every = torch.full((3, 3, 2), -1.0)
+    """Own sounds 0.5; a negative of 0.3, one of -0.4, a false one of 0.9."""
+    every = torch.zeros(3, 3, 2)
     every[:, :, 0] = torch.tensor([[0.5, 0.3, 0.9], [0.3, 0.5, -0.4], [0.9, -0.4, 0.5]])
     negatives = torch.tensor([[False, True, False], [True, False, True], [False, True, False]])
     counts = torch.tensor([[True, False]] * 3)
-    near, low = math.exp(-0.2 / 0.1), math.exp(-0.5 / 0.1)
+    near, low = math.exp(-0.2 / 0.1), math.exp(-0.9 / 0.1)
     expected = (math.log(1 + near) + math.log(1 + near + low) + math.log(1 + low)) / 3
     found = sacl_loss(every, counts, negatives, 0.1)
     assert found.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_negative_cosines_have_gradients():
+    """With 0 for locations that do not count, a frame that fits no sound could not learn."""
+    every = torch.full((2, 2, 3), -0.5, requires_grad=True)
+    counts = torch.tensor([[True, False, False]] * 2)
+    sacl_loss(every, counts, ~torch.eye(2, dtype=torch.bool), 0.1).backward()
+    assert (every.grad[:, :, 0].diagonal() < 0).all()
+    assert not every.grad[:, :, 1:].any()
 
 
 def test_a_location_that_does_not_count_cannot_match():

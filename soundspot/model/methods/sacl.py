@@ -6,17 +6,18 @@ least like it (N_i). Of its locations count those in the upper half of its own m
 those of the one segment with which they overlap most (m_i):
 
     L = sum over both views of -1/B sum_i log exp(s_ii/t) / sum_{j in N_i + i} exp(s_ij/t),
-    s_ij = max_xy m_i^xy cos(v_i^xy, g(a_j))
+    s_ij = max over m_i of cos(v_i^xy, g(a_j))
 
 with t = 0.005. Which segment that is the first view decides; the second takes its own part of it,
-whole if its upper half misses it. As released, a location that does not count has s = 0 rather than
-none, so no sound is pushed below a cosine of 0. The map is the cosine.
+whole if its upper half misses it. The map is the cosine.
 
-What differs: the ResNet-18 gives way to the frozen VGG16 and a 1 x 1 convolution. Segments come
-from the picture in the original (Felzenszwalb and Huttenlocher), which is not at hand: here they
-are clusters of the frozen feature, found for both views of a frame together so that they have the
-same names in both. `segments=1` leaves only the upper half, which the released code does with a
-picture in one piece.
+What differs: the released code multiplies features by m_i before the maximum, so that a location
+that does not count has s = 0 rather than none. Once all cosines of a frame are negative, that
+leaves no gradient: here, where features may be negative, training ended so within 30 steps. The
+ResNet-18 gives way to the frozen VGG16 and a 1 x 1 convolution. Segments come from the picture in
+the original (Felzenszwalb and Huttenlocher), which is not at hand: here they are clusters of the
+frozen feature, found for both views of a frame together so that they have the same names in both.
+`segments=1` leaves only the upper half, which the released code does with a picture in one piece.
 
 Axes: b batch (of frames and of sounds), k segments, c channels, p audio patches, a audio channels
 (c_a), n locations of the grid, m locations of both views.
@@ -153,7 +154,8 @@ def sacl_loss(
     temperature: float,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of every frame (rows) over its own sound and its negatives."""
-    logits = (every * counts[:, None]).amax(dim=2) / temperature
+    counts = counts | ~counts.any(dim=1, keepdim=True)  # a flat map has no upper half
+    logits = every.masked_fill(~counts[:, None], -torch.inf).amax(dim=2) / temperature
     own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
     logits = logits.masked_fill(~(own | negatives), -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
