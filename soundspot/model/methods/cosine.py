@@ -56,7 +56,10 @@ class CosineMethod(Method):
 
 
 def check_batch(count: int) -> None:
-    """Refuse a batch of one pair, which leaves nothing to tell apart."""
+    """Refuse a batch of one pair, which leaves nothing to tell apart.
+
+    Of a training in several processes each tells apart the pairs of its own share only.
+    """
     if count < 2:
         raise SoundspotError(
             "this method tells the pairs of a batch apart, so a batch of 1 teaches it nothing; "
