@@ -122,6 +122,14 @@ def to_dict(config: Any) -> dict[str, Any]:
     return _plain(dataclasses.asdict(config))
 
 
+def as_stored(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as an older version stored them, with what its newer keys meant at the time.
+
+    A config whose newer key has a default of a new meaning says so in a class attribute `earlier`.
+    """
+    return {**getattr(cls, "earlier", {}), **values}
+
+
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = json.loads(json.dumps(values, default=os.fspath))
     return plain
@@ -131,14 +139,15 @@ def non_defaults(config: Any) -> dict[str, Any]:
     """The plain values of a (nested) dataclass that differ from its defaults.
 
     Names derived from a config should use these: a new field with a default then leaves old names
-    unchanged.
+    unchanged. The default of a key in `earlier` is what it meant before there was one.
     """
     changed: dict[str, Any] = {}
+    earlier = getattr(type(config), "earlier", {})
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             if inner := non_defaults(value):
                 changed[field.name] = inner
-        elif value != field.default:
+        elif value != earlier.get(field.name, field.default):
             changed[field.name] = value
     return _plain(changed)

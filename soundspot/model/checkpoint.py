@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as serialise
 from torch import Tensor
 
-from soundspot.common.config import choose, from_dict, to_dict
+from soundspot.common.config import as_stored, choose, from_dict, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes, write_text
 from soundspot.features.spec import FeatureSpec
@@ -108,6 +108,8 @@ def load(path: Path) -> tuple[Method, Card]:
     if not path.is_file():
         raise SoundspotError(f"no checkpoint at {path}")
     card = read_card(path)
+    config_class = choose("method", card.method, METHODS).config
+    card = replace(card, config=as_stored(config_class, card.config))
     model = build_method(card.method, card.config)
     try:
         state: dict[str, Tensor] = load_file(path)

@@ -79,7 +79,7 @@ def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
 
 def _base(line: Line, pairs: PairSet) -> dict[str, Any]:
     bases = read_yaml(TABLES / f"{BASES}.yaml")
-    base: dict[str, Any] = bases.get(pairs.name, bases["flickr"])[line.base]
+    base: dict[str, Any] = choose("training set", pairs.name, bases)[line.base]
     return base
 
 

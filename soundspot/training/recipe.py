@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from soundspot.common.config import choose, from_dict, override, read_yaml, to_dict
+from soundspot.common.config import as_stored, choose, from_dict, override, read_yaml, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.table import ENCODERS
@@ -151,8 +151,10 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
 def check_same(path: Path, recipe: Recipe) -> None:
     """Refuse to resume a run whose stored recipe is another one; only its length may differ."""
     try:
-        stored = from_dict(Recipe, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        config = choose("method", values["method"], METHODS).config
+        stored = from_dict(Recipe, {**values, "model": as_stored(config, values["model"])})
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
     train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
     if replace(stored, train=train) != recipe:

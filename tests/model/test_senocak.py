@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 import torch
 
 import reference
+from soundspot.common.config import non_defaults, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.model.checkpoint import Card, load, save
 from soundspot.model.methods import METHODS
@@ -17,7 +19,7 @@ from soundspot.model.methods.senocak import (
     triplet_loss,
 )
 from soundspot.training.optimiser import parameter_groups
-from soundspot.training.recipe import FeatureSpec, TrainConfig
+from soundspot.training.recipe import FeatureSpec, Recipe, TrainConfig, check_same
 
 SMALL = AttentionConfig(c_v=5, c_a=3)
 EVERY = ~torch.eye(3, dtype=torch.bool)
@@ -35,6 +37,8 @@ def naive_loss(model, f_v, f_a, negatives):
     """METHOD's sentence as loops: cosine, ReLU, softmax, sum, FC-ReLU-FC, softmaxed distances."""
     heard = model.g(f_a).detach().double().numpy()
     sound = heard if model.config.sound == "transformed" else f_a.double().numpy().mean(axis=1)
+    if model.config.rectified:
+        f_v = f_v.clamp(min=0)
     seen = model.conv(f_v).detach().double().numpy()
     cosine = reference.similarity(heard, seen)
     zs = []
@@ -46,6 +50,8 @@ def naive_loss(model, f_v, f_a, negatives):
             for y in range(seen.shape[2])
             for x in range(seen.shape[3])
         )
+        if model.config.relu:
+            f_av = np.maximum(f_av, 0)
         zs.append(model.visual_fc(torch.tensor(f_av).float()).detach().double().numpy())
     rows = []
     for i, z in enumerate(zs):
@@ -59,15 +65,18 @@ def naive_loss(model, f_v, f_a, negatives):
     return np.mean(rows)
 
 
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("visual_conv", [False, True])
 @pytest.mark.parametrize("sound", ["transformed", "embedding"])
-def test_loss_equals_the_loops_over_both_views(sound, visual_conv):
-    model = Attention(dataclasses.replace(SMALL, sound=sound, visual_conv=visual_conv))
+def test_loss_equals_the_loops_over_both_views(sound, visual_conv, relu, rectified):
+    switches = {"sound": sound, "visual_conv": visual_conv, "relu": relu, "rectified": rectified}
+    model = Attention(dataclasses.replace(SMALL, **switches))
     data = batch()
     others = [[1, 2], [0, 2], [0, 1]]
     one, two = (naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2))
-    assert abs(one - two) > 1e-4
-    assert model(data).loss.item() == pytest.approx((one + two) / 2, abs=1e-5)
+    assert abs(one - two) > 2e-5
+    assert model(data).loss.item() == pytest.approx((one + two) / 2, abs=5e-6)
 
 
 def test_strategy_b_leaves_out_the_own_class():
@@ -145,6 +154,43 @@ def test_the_map_of_one_pair_is_the_cosine(visual_conv):
         model.conv(data.f_v1).detach().double().numpy(),
     )
     np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
+
+
+def test_the_map_of_a_rectified_feature_is_the_cosine_with_it():
+    model = Attention(dataclasses.replace(SMALL, rectified=True))
+    data = batch(b=1)
+    expected = reference.similarity(
+        model.g(data.f_a).detach().double().numpy(), data.f_v1.clamp(min=0).double().numpy()
+    )
+    np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
+
+
+def test_a_card_from_before_the_relu_has_none(tmp_path):
+    path = tmp_path / "old.safetensors"
+    old = {k: v for k, v in dataclasses.asdict(SMALL).items() if k not in ("relu", "rectified")}
+    save(path, Attention(SMALL), Card("attention", old, FeatureSpec()))
+    loaded, card = load(path)
+    assert not loaded.config.relu
+    assert card.config["relu"] is False  # so that an export of it says so
+    save(path, Attention(SMALL), Card("attention", dataclasses.asdict(SMALL), FeatureSpec()))
+    assert load(path)[0].config.relu
+
+
+def test_a_run_from_before_the_relu_is_another_recipe(tmp_path):
+    new = Recipe(tmp_path, "attention")
+    assert new.model["relu"] is True
+    values = to_dict(new)
+    del values["model"]["relu"], values["model"]["rectified"]
+    (tmp_path / "recipe.json").write_text(json.dumps(values))
+    with pytest.raises(SoundspotError, match="a run of another recipe"):
+        check_same(tmp_path / "recipe.json", new)
+    check_same(tmp_path / "recipe.json", Recipe(tmp_path, "attention", {"relu": False}))
+
+
+def test_names_made_before_the_relu_stay_with_runs_without_it():
+    """Folders of table lines are named after what differs from the defaults."""
+    assert non_defaults(AttentionConfig(relu=False)) == {}
+    assert non_defaults(AttentionConfig()) == {"relu": True}
 
 
 def test_an_exported_checkpoint_localises_without_what_only_training_needs(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
+from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.distributed import World, check_share, join_world, wrap
@@ -47,6 +49,25 @@ def gradients_of_a_share(path):
         torch.save(gradients(wrap(method, world), method, share), f"{path}.{world.rank}")
 
 
+def five_steps_of_every_method():
+    """Across the stages of those that have some; the weights of all processes stay the same."""
+    with join_world() as world:
+        for name, (config, module) in METHODS.items():
+            stages = {"stage_one", "grow_every"} & {field.name for field in fields(config)}
+            torch.manual_seed(4)
+            method = module(config(c_v=5, c_a=3, **dict.fromkeys(stages, 2)))
+            called, optimiser = wrap(method, world), torch.optim.AdamW(method.parameters())
+            share = Batch(*(tensor[world.rank :: world.size] for tensor in joint_batch()))
+            for _ in range(5):
+                optimiser.zero_grad()
+                called(share).loss.backward()
+                optimiser.step()
+            for weight in method.parameters():
+                first = weight.detach().clone()
+                torch.distributed.broadcast(first, 0)
+                assert torch.equal(first, weight), name
+
+
 def run_two(tmp_path, *arguments):
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
@@ -73,6 +94,13 @@ def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
     for name, gradient in expected.items():
         for rank in (0, 1):
             torch.testing.assert_close(found[rank][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_every_method_trains_in_two_processes(tmp_path):
+    script = tmp_path / "methods.py"
+    script.write_text("from test_distributed import *; five_steps_of_every_method()")
+    done = run_two(tmp_path, str(script))
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_uneven_share_is_refused():

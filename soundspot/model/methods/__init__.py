@@ -1,27 +1,27 @@
-"""One line per method: its name, its config and its module.
+"""One line per method: its name and its class, which names its config.
 
-A new method is one file with a Method and its config, and one line here.
+A new method is one file with a Method and its config, and one line here. A package of its own adds
+one without a line, by an entry point of the group "soundspot.methods".
 """
 
-from typing import Any, NamedTuple
+from soundspot.model.methods.table import MethodTable
 
-from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
-from soundspot.model.methods.hardway import HardWay, HardWayConfig
-from soundspot.model.methods.method import Method
-from soundspot.model.methods.senocak import Attention, AttentionConfig
-from soundspot.model.methods.sspl import SSPL, SSPLConfig
-
-
-class MethodSpec(NamedTuple):
-    """A method's dataclass of switches, and the module that takes it."""
-
-    config: type[Any]
-    module: type[Method]
-
-
-METHODS: dict[str, MethodSpec] = {
-    "sspl": MethodSpec(SSPLConfig, SSPL),
-    "attention": MethodSpec(AttentionConfig, Attention),
-    "hardway": MethodSpec(HardWayConfig, HardWay),
-    "contrastive": MethodSpec(ContrastiveConfig, Contrastive),
-}
+METHODS = MethodTable(
+    {
+        "sspl": "soundspot.model.methods.sspl:SSPL",
+        "attention": "soundspot.model.methods.senocak:Attention",
+        "hardway": "soundspot.model.methods.hardway:HardWay",
+        "contrastive": "soundspot.model.methods.contrastive:Contrastive",
+        "dmc": "soundspot.model.methods.dmc:DMC",
+        "cavl": "soundspot.model.methods.cavl:CAVL",
+        "mssl": "soundspot.model.methods.mssl:MSSL",
+        "avobject": "soundspot.model.methods.avobject:AVObject",
+        "dsol": "soundspot.model.methods.dsol:DSOL",
+        "icl": "soundspot.model.methods.icl:ICL",
+        "ezvsl": "soundspot.model.methods.ezvsl:EZVSL",
+        "slavc": "soundspot.model.methods.slavc:SLAVC",
+        "fnac": "soundspot.model.methods.fnac:FNAC",
+        "ssltie": "soundspot.model.methods.ssltie:SSLTIE",
+        "sacl": "soundspot.model.methods.sacl:SACL",
+    }
+)

@@ -50,6 +50,8 @@ class ContrastiveConfig(CosineConfig):
 class Contrastive(CosineMethod):
     """Nothing is trained but the two projections."""
 
+    config_class = ContrastiveConfig
+
     def __init__(self, config: ContrastiveConfig) -> None:
         super().__init__(config)
         self.config = config
@@ -63,8 +65,7 @@ class Contrastive(CosineMethod):
             every = every_similarity(heard, self.conv(f_v))
             logits = soft_maximum(every, self.config.pooling) / self.config.temperature
             loss = loss + info_nce(logits, targets) / 2
-            diagonal = torch.arange(len(logits), device=logits.device)
-            right = right + (logits.argmax(dim=1) == diagonal).float().mean() / 2
+            right = right + matched(logits) / 2
         return MethodOutput(loss, {"matched": right.detach()})
 
     def maps(
@@ -80,11 +81,22 @@ def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tens
     """Which sounds count as the same: each only itself, or a softmax over their likeness."""
     if temperature == 0:
         return torch.eye(len(f_a), device=f_a.device)
+    return (likeness(f_a) / temperature).softmax(dim=1)
+
+
+def likeness(f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b b"]:
+    """How alike the frozen encoder finds sounds: the cosine of what differs from their mean."""
     mean = f_a.mean(dim=1)
     unit = F.normalize(mean - mean.mean(dim=0), dim=1)
-    return (unit @ unit.T / temperature).softmax(dim=1)
+    return unit @ unit.T
 
 
 def info_nce(logits: Float[Tensor, "b b"], targets: Float[Tensor, "b b"]) -> Float[Tensor, ""]:
     """Cross-entropy of frames over sounds and of sounds over frames."""
     return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
+
+
+def matched(logits: Float[Tensor, "b b"]) -> Float[Tensor, ""]:
+    """The share of frames that fit their own sound best."""
+    diagonal = torch.arange(len(logits), device=logits.device)
+    return (logits.argmax(dim=1) == diagonal).float().mean()

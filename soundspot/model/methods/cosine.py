@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform
 from soundspot.model.methods.method import Method
@@ -30,7 +31,7 @@ class CosineConfig:
             raise ValueError("c_v and c_a must be at least 1")
 
 
-class CosineMethod(Method):
+class Projections(nn.Module):
     """g for the sound, and a 1 x 1 convolution or nothing for the frame."""
 
     def __init__(self, config: CosineConfig) -> None:
@@ -38,8 +39,29 @@ class CosineMethod(Method):
         self.g = AudioTransform(config.c_a, config.c_v)
         self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
 
+
+class CosineMethod(Method):
+    """The two projections, and their cosine as the map."""
+
+    def __init__(self, config: CosineConfig) -> None:
+        super().__init__()
+        made = Projections(config)
+        self.g, self.conv = made.g, made.conv
+
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the transformed sound with every location."""
         return similarity(self.g(f_a), self.conv(f_v))
+
+
+def check_batch(count: int) -> None:
+    """Refuse a batch of one pair, which leaves nothing to tell apart.
+
+    Of a training in several processes each tells apart the pairs of its own share only.
+    """
+    if count < 2:
+        raise SoundspotError(
+            "this method tells the pairs of a batch apart, so a batch of 1 teaches it nothing; "
+            "raise train.batch"
+        )

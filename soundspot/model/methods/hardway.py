@@ -56,6 +56,8 @@ class HardWayConfig(CosineConfig):
 class HardWay(CosineMethod):
     """Bring a sound to the locations it fits, away from the rest and from other frames."""
 
+    config_class = HardWayConfig
+
     def __init__(self, config: HardWayConfig) -> None:
         super().__init__(config)
         self.config = config

@@ -3,10 +3,13 @@
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from soundspot.common.errors import SoundspotError
 
 
 class Batch(NamedTuple):
@@ -36,9 +39,11 @@ class Method(nn.Module):
     """The trained part of a network; the encoders stay outside, frozen.
 
     Attributes:
+        config_class: The dataclass of its switches, which its constructor takes.
         training_only: How the names of weights begin that `maps` does not use.
     """
 
+    config_class: ClassVar[type[Any]]
     training_only: tuple[str, ...] = ()
 
     @property
@@ -61,3 +66,14 @@ class Method(nn.Module):
     ) -> list[Float[Tensor, "b h w"]]:
         """The maps after t = 1, ..., T passes of a PCM; one map where there is no PCM."""
         return [self.maps(f_v, f_a)]
+
+
+def other_pairs(batch: Batch) -> Bool[Tensor, "b b"]:
+    """Which sound (column) belongs to another pair than the frame (row); there must be one."""
+    size = len(batch.cls)
+    if size < 2:
+        raise SoundspotError(
+            f"this method tells pairs from each other and cannot learn from a batch of {size}; "
+            "raise train.batch"
+        )
+    return ~torch.eye(size, dtype=torch.bool, device=batch.cls.device)

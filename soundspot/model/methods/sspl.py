@@ -139,6 +139,7 @@ class _Branch(nn.Module):
 class SSPL(Method):
     """The trained part of the paper's network; the encoders stay outside, frozen."""
 
+    config_class = SSPLConfig
     training_only = ("branch.projector.", "predictor.", "target.", "prototypes")
 
     def __init__(self, config: SSPLConfig) -> None:

@@ -1,0 +1,107 @@
+"""Audio-visual objects (Afouras, Owens, Chung and Zisserman, ECCV 2020), their core on one frame.
+
+Each modality is embedded by FC-BN-ReLU-FC and normalised. A frame and a sound score
+
+    S(v, a) = scale * mean over t of max over x of cos(v(x), a(t)),
+
+with a learned scale, and the loss is -log exp S(v, a+) / (exp S(v, a+) + sum over a- of exp S(v,
+a-)): a frame picks its sound. The map is the cosine, averaged over t.
+
+What differs: the paper learns from synchronisation in videos, and its negatives are the same sound
+shifted in time. A single frame moves no lips: here the negatives are the sounds of the other pairs,
+and t counts the patches of one sound. Everything that needs motion is left out: optical flow, the
+trajectories along which attention is gathered into objects, and the source separation. The two
+networks are frozen encoders here, so that the two embeddings are all that is trained. The released
+code, which is for inference only, decides the layers and the learned scale.
+
+Axes: b batch (of frames), k batch (of sounds), n locations, t patches of the sound, d dimensions of
+the embedding, c visual channels (c_v), p audio patches, a audio channels (c_a), h w grid.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+
+
+@dataclass(frozen=True)
+class AVObjectConfig:
+    """The switches of audio-visual objects; the defaults are those of the released code.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        hidden: Hidden dimensions of both embeddings.
+        embedding: Dimensions in which a location and a sound are compared.
+        scale: What the learned scale starts from.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    hidden: int = 512
+    embedding: int = 1024
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a, self.hidden, self.embedding) < 1:
+            raise ValueError("c_v, c_a, hidden and embedding must be at least 1")
+        if self.scale <= 0:
+            raise ValueError("scale must be positive")
+
+
+class AVObject(Method):
+    """Two embeddings, and the scale of their cosine."""
+
+    config_class = AVObjectConfig
+    training_only = ("scale",)
+
+    def __init__(self, config: AVObjectConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.visual = _embedding(config.c_v, config.hidden, config.embedding)
+        self.audio = _embedding(config.c_a, config.hidden, config.embedding)
+        self.scale = nn.Parameter(torch.tensor(config.scale))
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses; each view has its own batch-norm statistics."""
+        other_pairs(batch)
+        heard = self._hear(batch.f_a)
+        own = torch.arange(len(heard), device=heard.device)
+        loss, right = heard.new_zeros(()), heard.new_zeros(())
+        for f_v in (batch.f_v1, batch.f_v2):
+            scores = self.scale * every_score(self._see(f_v).flatten(start_dim=2), heard)
+            loss = loss + F.cross_entropy(scores, own) / 2
+            right = right + (scores.argmax(dim=1) == own).float().mean() / 2
+        return MethodOutput(loss, {"matched": right.detach(), "scale": self.scale.detach()})
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of every location with the sound, averaged over its patches."""
+        return torch.einsum("bdhw,bdt->bhwt", self._see(f_v), self._hear(f_a)).mean(dim=3)
+
+    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        return F.normalize(self.visual(f_v), dim=1)
+
+    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b d p"]:
+        embedded: Tensor = self.audio(f_a.transpose(1, 2)[..., None])
+        return F.normalize(embedded[..., 0], dim=1)
+
+
+def _embedding(channels: int, hidden: int, out: int) -> nn.Sequential:
+    """FC-BN-ReLU-FC at every location or patch."""
+    return nn.Sequential(
+        nn.Conv2d(channels, hidden, 1), nn.BatchNorm2d(hidden), nn.ReLU(), nn.Conv2d(hidden, out, 1)
+    )
+
+
+def every_score(
+    seen: Float[Tensor, "b d n"], heard: Float[Tensor, "k d t"]
+) -> Float[Tensor, "b k"]:
+    """S without its scale: the best location of every patch, averaged over the patches."""
+    return torch.einsum("bdn,kdt->bktn", seen, heard).max(dim=3).values.mean(dim=2)

@@ -1,0 +1,184 @@
+"""Curriculum Audiovisual Learning (Hu, Wang, Xiong, Wang, Nie and Dou, 2020) on frozen features.
+
+DMC's clustering in one shared space, learned from simple scenes to complex ones. In a scene of K
+sources, soft k-means finds K centres among the features of the sound and K + 1 (one for the
+background) among those of the frame, by a few rounds of
+
+    s_ij = softmax over j of -beta |u_i - c_j|,    c_j = sum_i s_ij u_i / sum_i s_ij.
+
+Every centre of the sound takes the nearest centre of the frame, D^2 is the sum of their squared
+distances, and the loss is contrastive: D^2 / 2 for a pair, max(0, margin - D)^2 / 2 for a frame
+with the sound of another scene. The map shows what belongs to the centre of the frame that is
+nearest to the sound.
+
+What differs: the paper orders videos from simple to complex. How many sources a pair has is not
+known here, so scenes are made: one of K sources is K pairs of a batch, whose frames stand side by
+side and whose patches are heard together; K grows by one every `grow_every` steps, and the step is
+kept as a buffer. The networks are frozen encoders, so that the linear layer of the frame and two
+layers of the sound are all that is trained; frozen features are brought to unit length first, so
+that beta and the margin mean the same for every encoder. One random negative becomes the mean over
+all scenes that share no pair. Beta, the rounds, where centres start and the margin are those of the
+released code (which covers one number of sources at a time).
+
+Axes: b batch, k centres of the sound, m centres of the frame, n local features, d dimensions of the
+space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+
+EPSILON = 1e-10  # of squared distances, whose root has no gradient at 0
+
+
+@dataclass(frozen=True)
+class CAVLConfig:
+    """The switches of CAVL; the defaults are those of the released code where it has them.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        dim: Dimensions of the shared space.
+        sources: How many a scene has at the end of the curriculum; a batch of b pairs allows b / 2.
+        grow_every: Training steps after which scenes gain a source.
+        beta: Sharpness of the clustering.
+        rounds: How often the centres are computed.
+        margin: Distance that a sound should keep from the frames of other scenes.
+        map: "assignment" shows how much each location belongs to the centre nearest to the sound;
+            "distance" how near each location itself is to the sound.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    dim: int = 512
+    sources: int = 2
+    grow_every: int = 100
+    beta: float = 30.0
+    rounds: int = 4
+    margin: float = 5.0
+    map: Literal["assignment", "distance"] = "assignment"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        sizes = (self.c_v, self.c_a, self.dim, self.sources, self.grow_every, self.rounds)
+        if min(sizes) < 1:
+            raise ValueError("c_v, c_a, dim, sources, grow_every and rounds must be at least 1")
+        if min(self.beta, self.margin) <= 0:
+            raise ValueError("beta and margin must be positive")
+
+
+class Clustered(NamedTuple):
+    """Centres, and how much every feature belongs to each."""
+
+    centres: Float[Tensor, "b k d"]
+    assignment: Float[Tensor, "b k n"]
+
+
+class CAVL(Method):
+    """One space for both modalities, and the step of the curriculum."""
+
+    config_class = CAVLConfig
+    training_only = ("step",)
+    step: Tensor
+
+    def __init__(self, config: CAVLConfig) -> None:
+        super().__init__()
+        self.config = config
+        c_a, c_v, dim = config.c_a, config.c_v, config.dim
+        self.visual = nn.Conv1d(c_v, dim, 1)
+        self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, dim))
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses on scenes of as many sources as the curriculum has."""
+        other_pairs(batch)
+        size = len(batch.cls)
+        stage = 1 + int(self.step) // self.config.grow_every
+        sources = min(stage, self.config.sources, size // 2)
+        heard = self._cluster(join_scenes(self._hear(batch.f_a), sources), sources).centres
+        strangers = strange_scenes(size, sources).to(heard.device)
+        losses = []
+        for f_v in (batch.f_v1, batch.f_v2):
+            seen = self._cluster(join_scenes(self._see(f_v), sources), sources + 1).centres
+            distance = every_distance(heard, seen)
+            losses.append(contrastive_loss(distance, strangers, self.config.margin))
+        if self.training:
+            self.step += 1
+        report = {"sources": torch.tensor(float(sources))}
+        return MethodOutput(torch.stack(losses).mean(), report)
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """What belongs to the nearest centre; the frame is clustered as at the curriculum's end."""
+        u, sound = self._see(f_v), self._hear(f_a).mean(dim=1, keepdim=True)
+        if self.config.map == "distance":
+            found = -distances(sound, u)[:, 0]
+        else:
+            seen = self._cluster(u, self.config.sources + 1)
+            nearest = distances(sound, seen.centres)[:, 0].argmin(dim=1)
+            found = seen.assignment[torch.arange(len(nearest), device=u.device), nearest]
+        return found.reshape(len(f_v), *f_v.shape[2:])
+
+    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n d"]:
+        seen: Tensor = self.visual(F.normalize(f_v.flatten(start_dim=2), dim=1))
+        return seen.transpose(1, 2)
+
+    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b p d"]:
+        heard: Tensor = self.audio(F.normalize(f_a, dim=2))
+        return heard
+
+    def _cluster(self, u: Float[Tensor, "b n d"], centres: int) -> Clustered:
+        return soft_k_means(u, centres, self.config.beta, self.config.rounds)
+
+
+def join_scenes(u: Float[Tensor, "b n d"], sources: int) -> Float[Tensor, "b m d"]:
+    """Scene i has the features of pairs i, i + 1, ..., i + sources - 1, in a circle."""
+    return torch.cat([u.roll(-shift, dims=0) for shift in range(sources)], dim=1)
+
+
+def strange_scenes(size: int, sources: int) -> Bool[Tensor, "b b"]:
+    """Which scenes share no pair."""
+    place = torch.arange(size)
+    steps = (place[None, :] - place[:, None]) % size
+    return (steps >= sources) & (steps <= size - sources)
+
+
+def distances(x: Float[Tensor, "*b k d"], y: Float[Tensor, "*b m d"]) -> Float[Tensor, "*b k m"]:
+    """Euclidean, with a gradient everywhere."""
+    squares = x.square().sum(dim=-1)[..., :, None] + y.square().sum(dim=-1)[..., None, :]
+    return (squares - 2 * x @ y.transpose(-2, -1)).clamp_min(EPSILON).sqrt()
+
+
+def soft_k_means(u: Float[Tensor, "b n d"], centres: int, beta: float, rounds: int) -> Clustered:
+    """Soft k-means from evenly spaced features."""
+    start = torch.arange(centres, device=u.device) * (u.shape[1] // centres)
+    c = u[:, start]
+    for _ in range(rounds):
+        assignment = (-beta * distances(c, u)).softmax(dim=1)
+        c = assignment @ u / assignment.sum(dim=2, keepdim=True).clamp_min(EPSILON)
+    return Clustered(c, assignment)
+
+
+def every_distance(
+    heard: Float[Tensor, "b k d"], seen: Float[Tensor, "b m d"]
+) -> Float[Tensor, "b b"]:
+    """D of every sound (rows) and every frame (columns)."""
+    (size, k, _), m = heard.shape, seen.shape[1]
+    each = distances(heard.flatten(end_dim=1), seen.flatten(end_dim=1)).view(size, k, size, m)
+    return each.amin(dim=3).square().sum(dim=1).sqrt()
+
+
+def contrastive_loss(
+    distance: Float[Tensor, "b b"], strangers: Bool[Tensor, "b b"], margin: float
+) -> Float[Tensor, ""]:
+    """D^2 / 2 of the pairs, and max(0, margin - D)^2 / 2 of the strangers; the mean of each."""
+    near = distance.diagonal().square().mean()
+    far = F.relu(margin - distance)[strangers].square().mean()
+    return (near + far) / 2

@@ -1,0 +1,184 @@
+"""Discriminative Sounding Objects Localization (Hu et al., NeurIPS 2020) on frozen features.
+
+Stage one finds where a sound comes from and what kinds of objects sound. The localisation map is l
+= sigmoid(w cos(v(x), a)), and its maximum should be 1 for a pair and 0 for any other (L_loc, binary
+cross-entropy). The visual feature averaged where l is above a threshold is an object; clustering
+the objects of the training set gives K kinds, whose means are the dictionary D, and the kinds are
+the pseudo-labels by which a classifier of sounds learns (cross-entropy, L_cls). In stage two,
+dictionary and classifier stay as they are. The dictionary gives a map of every kind, m_k(x) = <D_k,
+v(x)>; masked by l and averaged over x it says how much of each kind sounds, which should be what
+the classifier hears:
+
+    L = L_c + lambda L_loc,    L_c = KL(p_a || softmax over k of mean over x of l(x) m_k(x)),
+
+with the negatives of L_loc taken in each quarter of the frame. The map is l masked by the kinds
+that are heard, l(x) sum_k p_a(k) softmax over k of 3 m_k(x), as the released test has it.
+
+What differs: clustering is a running k-means inside the step instead of one between epochs, so that
+both stages are one training; the step is a buffer, and stage two begins after `stage_one` of them.
+In the paper stage two learns from mixed scenes; here it sees the same pairs. VGG16 and the sound
+network are frozen: v(x) for objects is the unit vector of the rectified VGG16 feature, and the
+paper's classifier of frames is left out, since nothing that it could improve is trained. The mean
+over all other pairs replaces one random negative. The released KL is divided by K too, which is not
+the divergence; here it is not.
+
+Axes: b batch, k kinds, n locations, d dimensions of the comparison, c visual channels (c_v), p
+audio patches, a audio channels (c_a), h w feature grid.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.model.online_k_means import OnlineKMeans
+
+
+@dataclass(frozen=True)
+class DSOLConfig:
+    """The switches of DSOL; the defaults are those of the released code where it has them.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        dim: Dimensions in which a location and a sound are compared.
+        kinds: K, the size of the dictionary.
+        stage_one: Training steps before kinds are matched.
+        mask: An object is where l is above this, and at its peak.
+        weight: lambda, the weight of L_loc in stage two.
+        map: "objects" masks l by the kinds that are heard; "sounding" is l itself.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    dim: int = 128
+    kinds: int = 11
+    stage_one: int = 150
+    mask: float = 0.05
+    weight: float = 0.5
+    map: Literal["objects", "sounding"] = "objects"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a, self.dim) < 1:
+            raise ValueError("c_v, c_a and dim must be at least 1")
+        if self.kinds < 2 or min(self.stage_one, self.weight) < 0 or not 0 <= self.mask < 1:
+            raise ValueError(
+                "kinds must be at least 2, stage_one and weight not negative, and mask from 0 to "
+                "below 1"
+            )
+
+
+class DSOL(Method):
+    """Localisation, the dictionary of objects, and the classifier of sounds."""
+
+    config_class = DSOLConfig
+    training_only = ("step",)
+    step: Tensor
+
+    def __init__(self, config: DSOLConfig) -> None:
+        super().__init__()
+        self.config = config
+        c_a, c_v, dim = config.c_a, config.c_v, config.dim
+        self.visual = nn.Sequential(nn.Conv2d(c_v, dim, 1), nn.ReLU(), nn.Conv2d(dim, dim, 1))
+        self.audio = nn.Sequential(nn.Linear(c_a, dim), nn.ReLU(), nn.Linear(dim, dim))
+        self.class_a = nn.Linear(c_a, config.kinds)
+        self.sharpness = nn.Parameter(torch.tensor(5.0))  # w, which starts at the released 5
+        self.object_scale = nn.Parameter(torch.tensor(10.0))  # the released layer of one weight
+        self.dictionary = OnlineKMeans(config.kinds, c_v)
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses."""
+        others = other_pairs(batch)
+        matching = int(self.step) >= self.config.stage_one
+        sound = batch.f_a.mean(dim=1)
+        heard, kinds = self._hear(sound), self.class_a(sound)
+        views = [self._losses(f_v, heard, kinds, others, matching) for f_v in batch[:2]]
+        localise, classify, match = torch.stack(views).mean(dim=0)
+        if self.training:
+            self.step += 1
+        # Every term always enters, if with weight 0: DDP waits for a gradient of each parameter.
+        weights = (self.config.weight, 0.0, 1.0) if matching else (1.0, 1.0, 0.0)
+        loss = weights[0] * localise + weights[1] * classify + weights[2] * match
+        report = {"localise": localise, "classify": classify, "match": match}
+        return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """l, masked by the kinds of objects that are heard."""
+        sound = f_a.mean(dim=1)
+        located = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
+        located = (self.sharpness * located).sigmoid()
+        if self.config.map == "sounding":
+            return located
+        shares = (3 * self._object_maps(f_v)).softmax(dim=1)
+        return located * torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
+
+    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+        return F.normalize(self.visual(f_v), dim=1)
+
+    def _hear(self, sound: Float[Tensor, "b a"]) -> Float[Tensor, "b d"]:
+        return F.normalize(self.audio(sound), dim=1)
+
+    def _object_maps(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k h w"]:
+        """m_k, scaled."""
+        kinds = F.normalize(self.dictionary.centres, dim=1)
+        return self.object_scale * torch.einsum("kc,bchw->bkhw", kinds, objects(f_v))
+
+    def _losses(
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        heard: Float[Tensor, "b d"],
+        kinds: Float[Tensor, "b k"],
+        others: Bool[Tensor, "b b"],
+        matching: bool,
+    ) -> Float[Tensor, "3"]:
+        """L_loc, L_cls and L_c of one view; stage one also feeds the dictionary."""
+        every = self.sharpness * torch.einsum("bdhw,jd->bjhw", self._see(f_v), heard)
+        localise = localisation_loss(every, others, quarters=matching)
+        located = every[~others].sigmoid()
+        peak = located == located.amax(dim=(1, 2), keepdim=True)
+        found = masked_mean(objects(f_v), peak | (located > self.config.mask))
+        if self.training and not matching:
+            self.dictionary.update(found)
+        classify = F.cross_entropy(kinds, self.dictionary.assign(found))
+        sounding = (located[:, None] * self._object_maps(f_v)).mean(dim=(2, 3))
+        match = matching_loss(sounding, kinds.detach())
+        return torch.stack([localise, classify, match])
+
+
+def objects(f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+    """The unit vectors of the rectified feature, which VGG16 gives before its last ReLU."""
+    return F.normalize(F.relu(f_v), dim=1)
+
+
+def masked_mean(v: Float[Tensor, "b c h w"], mask: Bool[Tensor, "b h w"]) -> Float[Tensor, "b c"]:
+    """The mean of v where the mask is, or where one of its four neighbours is."""
+    near = mask[:, None].to(v.dtype)
+    near = torch.maximum(
+        F.max_pool2d(near, (3, 1), stride=1, padding=(1, 0)),
+        F.max_pool2d(near, (1, 3), stride=1, padding=(0, 1)),
+    )
+    return (v * near).sum(dim=(2, 3)) / near.sum(dim=(2, 3))
+
+
+def localisation_loss(
+    logits: Float[Tensor, "b b h w"], others: Bool[Tensor, "b b"], quarters: bool
+) -> Float[Tensor, ""]:
+    """The maximum of the pairs' maps should be 1, that of all others' (or of each quarter) 0."""
+    best = logits[~others].amax(dim=(1, 2))
+    wrong = F.adaptive_max_pool2d(logits, 2 if quarters else 1)[others]
+    return (F.softplus(-best).mean() + F.softplus(wrong).mean()) / 2
+
+
+def matching_loss(seen: Float[Tensor, "b k"], heard: Float[Tensor, "b k"]) -> Float[Tensor, ""]:
+    """KL divergence of what is seen from what is heard, both as scores of the kinds."""
+    return F.kl_div(
+        seen.log_softmax(dim=1), heard.log_softmax(dim=1), reduction="batchmean", log_target=True
+    )

@@ -1,0 +1,135 @@
+"""FNAC, false negative aware contrast (Sun et al., CVPR 2023), on the frozen features SSPL sees.
+
+EZ-VSL's loss (see ezvsl.py) treats every other pair as a negative. Three regularisers tell it which
+are not. With unit features v_i^xy and a_i, S(x) = softmax_j(x_i . x_j / t) the likeness within a
+modality, P = softmax_j(max_xy v_i^xy . a_j / t) that across them, and m_i the cells whose min-max
+scaled cosine with the own sound is above 0.6:
+
+    L = L_EZ-VSL + l_1 |S(a) - P| + l_2 |S(a) - S(mean_xy m v)| + l_3 |S(mean_xy v) - P|
+
+where |.| is the mean absolute difference. The first and the third suppress false negatives: pairs
+that sound alike or look alike may match. The second enhances true negatives: things that sound
+unlike should look unlike where they sound. As released, t = 0.03, all weights are 100, they begin
+after a warm-up, nine tenths of the visual feature are dropped out, and both sides of a difference
+take gradients. The map is the cosine.
+
+What differs: both ResNet-18s give way to the frozen encoders, so that only a 1 x 1 convolution and
+g are trained and likeness is that of their outputs; the warm-up is counted in steps (200 are the
+released 5 epochs of 10,000 pairs at batch 256); the loss is the mean over the two views. The
+released code divides the masked sum by all cells, not by those of the mask; so does this.
+
+Axes: b batch (of frames and of sounds), c channels, n locations of the grid, h w the grid.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from soundspot.model.attention import min_max, soft_maximum
+from soundspot.model.draws import Draws, dropped
+from soundspot.model.methods.contrastive import matched
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
+from soundspot.model.methods.ezvsl import matching_loss
+from soundspot.model.methods.method import Batch, MethodOutput
+
+
+@dataclass(frozen=True)
+class FNACConfig(CosineConfig):
+    """The switches of FNAC; the defaults are those of its released code.
+
+    Attributes:
+        temperature: Of the cross-entropy and of all likenesses (t).
+        audio_weight: Weight of the likeness of sounds (l_1).
+        source_weight: Weight of the likeness of what sounds (l_2).
+        visual_weight: Weight of the likeness of frames (l_3).
+        threshold: Above it a cell of the min-max scaled map counts as sounding.
+        warmup: Steps without the three regularisers.
+        dropout: Share of the visual feature that is dropped out in training.
+    """
+
+    visual_conv: bool = True
+    temperature: float = 0.03
+    audio_weight: float = 100.0
+    source_weight: float = 100.0
+    visual_weight: float = 100.0
+    threshold: float = 0.6
+    warmup: int = 200
+    dropout: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        if self.temperature <= 0 or not 0 <= self.dropout < 1:
+            raise ValueError("temperature must be positive, dropout from 0 to below 1")
+        if min(self.audio_weight, self.source_weight, self.visual_weight, self.warmup) < 0:
+            raise ValueError("the weights and warmup must not be negative")
+
+
+class Regularisers(NamedTuple):
+    """What l_1, l_2 and l_3 weigh."""
+
+    audio: Float[Tensor, ""]
+    source: Float[Tensor, ""]
+    visual: Float[Tensor, ""]
+
+
+class FNAC(CosineMethod):
+    """EZ-VSL, told by likeness within each modality which pairs are no negatives."""
+
+    config_class = FNACConfig
+    training_only = ("draws.",)
+
+    def __init__(self, config: FNACConfig) -> None:
+        super().__init__(config)
+        self.config = config
+        self.draws = Draws()
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses; neither view knows of the other."""
+        check_batch(len(batch.f_a))
+        config = self.config
+        warm = int(self.draws.steps) >= config.warmup
+        generator = self.draws.step() if self.training else None
+        heard = F.normalize(self.g(batch.f_a), dim=1)
+        losses, rights = [], []
+        for f_v in (batch.f_v1, batch.f_v2):
+            seen = F.normalize(self.conv(dropped(f_v, config.dropout, generator)), dim=1)
+            every = torch.einsum("kc,bchw->bkhw", heard, seen)
+            logits = soft_maximum(every.flatten(2), 0.0) / config.temperature
+            loss = matching_loss(logits)
+            if warm:
+                terms = regularisers(heard, seen, every, config)
+                loss = loss + config.audio_weight * terms.audio
+                loss = loss + config.source_weight * terms.source
+                loss = loss + config.visual_weight * terms.visual
+            losses.append(loss)
+            rights.append(matched(logits))
+        report = {"matched": torch.stack(rights).mean().detach()}
+        return MethodOutput(torch.stack(losses).mean(), report)
+
+
+def regularisers(
+    heard: Float[Tensor, "b c"],
+    seen: Float[Tensor, "b c h w"],
+    every: Float[Tensor, "b b h w"],
+    config: FNACConfig,
+) -> Regularisers:
+    """The mean absolute differences of likenesses, from unit features and their cosines."""
+
+    def alike(x: Float[Tensor, "b c"]) -> Float[Tensor, "b b"]:
+        return (x @ x.T / config.temperature).softmax(dim=1)
+
+    across = (soft_maximum(every.flatten(2), 0.0) / config.temperature).softmax(dim=1)
+    own = every.diagonal().permute(2, 0, 1)
+    sounding = (min_max(own) > config.threshold).to(seen.dtype)
+    source = (seen * sounding[:, None]).mean(dim=(2, 3))
+    sounds = alike(heard)
+    return Regularisers(
+        audio=F.l1_loss(sounds, across),
+        source=F.l1_loss(sounds, alike(source)),
+        visual=F.l1_loss(alike(seen.mean(dim=(2, 3))), across),
+    )

@@ -1,0 +1,137 @@
+"""ICL, iterative contrastive learning (Lin et al., 2021), on the frozen features SSPL sees.
+
+Each iteration learns from what the last one found. Its map of a frame says which locations sound
+(R_i) and which do not (Q_i): within a frame the sound is drawn to the ones and away from the
+others. Across frames, sounds that are alike share what sounds in each other's frames:
+
+    L = -1/B sum_i sum_j w_ij log exp(s_ij/t) / (sum_k exp(s_ik/t) + exp(q_i/t)),
+    s_ij = mean over R_j of cos(v_j^xy, a_i),    q_i = mean over Q_i of cos(v_i^xy, a_i)
+
+with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' likeness A_ij is above a threshold, 0
+elsewhere, divided by their sum: likeness within a modality times the last iteration's likeness
+across. The map is the cosine.
+
+What is the paper's and what is ours: the paper has no released code, and of its text only the
+abstract was at hand. From there come the two kinds of pseudo-labels, maps of the previous iteration
+and relations inferred from the sounds, and what they are for. The form of the loss, the thresholds
+and the weights are ours. "The previous iteration" is a momentum network here, the way SSPL's BYOL
+does it, in place of maps stored after every epoch, so that the training loop needs no hook. Both
+encoders are frozen, so likeness of sounds is that of the frozen embeddings and never changes; the
+loss is the mean over the two views of a frame.
+
+Axes: b batch (of frames), k batch (of sounds), n locations of the grid, h w the grid.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from soundspot.model.attention import every_similarity, min_max, similarity
+from soundspot.model.methods.contrastive import likeness
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
+from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.momentum import follow, slow_copy
+
+
+@dataclass(frozen=True)
+class ICLConfig(CosineConfig):
+    """The switches of ICL.
+
+    Attributes:
+        positive_threshold: From here on a location of the min-max scaled map sounds.
+        background_threshold: Up to here it does not; what lies between is ignored.
+        alike: Above this likeness two sounds share what sounds; 1 is only the own frame.
+        temperature: Of the cross-entropy (t).
+        momentum: Of the network that makes the pseudo-labels.
+    """
+
+    visual_conv: bool = True
+    positive_threshold: float = 0.6
+    background_threshold: float = 0.4
+    alike: float = 0.5
+    temperature: float = 0.07
+    momentum: float = 0.99
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        if self.temperature <= 0 or not 0 <= self.momentum <= 1:
+            raise ValueError("temperature must be positive, momentum in 0..1")
+        if not 0 <= self.background_threshold <= self.positive_threshold <= 1:
+            raise ValueError("0 <= background_threshold <= positive_threshold <= 1 must hold")
+
+
+class ICL(CosineMethod):
+    """Two projections that learn from the maps of their slow copies."""
+
+    config_class = ICLConfig
+    training_only = ("last.",)
+
+    def __init__(self, config: ICLConfig) -> None:
+        super().__init__(config)
+        self.config = config
+        self.last = slow_copy(Projections(config))
+        follow(self.last.g, self.g, 0.0)
+        follow(self.last.conv, self.conv, 0.0)
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses; the last iteration moves first."""
+        config = self.config
+        if self.training:
+            follow(self.last.g, self.g, config.momentum)
+            follow(self.last.conv, self.conv, config.momentum)
+        heard = self.g(batch.f_a)
+        alike = likeness(batch.f_a)
+        losses = []
+        for f_v in (batch.f_v1, batch.f_v2):
+            with torch.no_grad():
+                before, now = self.last.g(batch.f_a), self.last.conv(f_v)
+                found = min_max(similarity(before, now)).flatten(1)
+                sounding = found >= config.positive_threshold
+                weights = shares(alike, under(every_similarity(before, now), sounding), config)
+            every = every_similarity(heard, self.conv(f_v))
+            silent = found <= config.background_threshold
+            losses.append(icl_loss(every, sounding, silent, weights, config.temperature))
+        return MethodOutput(torch.stack(losses).mean(), {})
+
+
+def under(every: Float[Tensor, "b k n"], chosen: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:
+    """The mean of every map over the chosen locations of its frame; 0 if there are none."""
+    counted = chosen.to(every.dtype)
+    return torch.einsum("bkn,bn->bk", every, counted) / counted.sum(dim=1, keepdim=True).clamp(
+        min=1
+    )
+
+
+def shares(
+    alike: Float[Tensor, "k k"], across: Float[Tensor, "k k"], config: ICLConfig
+) -> Float[Tensor, "k k"]:
+    """w: how much of what sounds in each frame (columns) belongs to each sound (rows).
+
+    `across` has frames as rows.
+    """
+    weights = torch.where(alike > config.alike, alike * across.T.clamp(min=0), 0.0)
+    weights = weights.fill_diagonal_(1.0)
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def icl_loss(
+    every: Float[Tensor, "b b n"],
+    sounding: Bool[Tensor, "b n"],
+    silent: Bool[Tensor, "b n"],
+    weights: Float[Tensor, "b b"],
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """Cross-entropy of sounds over what sounds in all frames and what does not in their own.
+
+    `every` has frames as rows; the lowest location of a min-max scaled map is always silent, and
+    the highest always sounds.
+    """
+    sounds_in = under(every, sounding).T
+    own_silence = under(every, silent).diagonal()[:, None]
+    logits = torch.cat([sounds_in, own_silence], dim=1) / temperature
+    targets = F.pad(weights, (0, 1))
+    return F.cross_entropy(logits, targets)

@@ -1,0 +1,210 @@
+"""Multiple sound sources from coarse to fine (Qian et al., ECCV 2020) on frozen features.
+
+Stage one learns classes and correspondence, L1 = L_a + L_v + L_avc: sound and frame are classified
+by pseudo-labels (binary cross-entropy of the spatial mean's class scores), and two layers tell
+whether a frame and a sound belong together (cross-entropy, half of it over pairs, half over all
+others). Stage two aligns class by class, L2 = L1 + L_d. The class activation maps of both
+modalities, ReLU(W_c f), weigh their features, which gives one vector per class; projected and
+normalised, those of one pair and one class should be near and all others far,
+
+    L_d = mean |a_c - v_c|^2 + mean max(0, margin - |a_c - v_c'|)^2,
+
+over the classes whose probability is above a threshold in both. The map is the cosine of the
+sound's class vectors with every location, its negative part cut off, averaged over the classes that
+are heard with their probabilities as weights.
+
+What differs: the paper's pseudo-labels come from a classifier of sounds and one of pictures,
+grouped into 7 kinds. Here sounds are grouped by a running k-means of the frozen embeddings, and a
+frame has the label of its sound, as the authors also suggest. The ResNet and CRNN are frozen
+encoders with a trained layer on the frame (of unit vectors) and two on the sound. Both stages are
+one training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies
+the sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
+once.
+
+Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
+f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.model.online_k_means import OnlineKMeans
+
+EPSILON = 1e-10
+
+
+@dataclass(frozen=True)
+class MSSLConfig:
+    """The switches of MSSL; the defaults are those of the released code where it has them.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+        classes: How many pseudo-labels there are.
+        width: Channels of the trained features of both modalities.
+        hidden: Hidden dimensions of the projections.
+        projection: Dimensions in which classes are aligned.
+        stage_one: Training steps before classes are aligned.
+        threshold: Probability above which a class is there.
+        margin: Distance that vectors of different pairs or classes should keep.
+    """
+
+    c_v: int = 512
+    c_a: int = 128
+    classes: int = 7
+    width: int = 512
+    hidden: int = 1024
+    projection: int = 128
+    stage_one: int = 100
+    threshold: float = 0.3
+    margin: float = 1.4
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a, self.width, self.hidden, self.projection) < 1:
+            raise ValueError("c_v, c_a, width, hidden and projection must be at least 1")
+        if self.classes < 2 or self.stage_one < 0:
+            raise ValueError("classes must be at least 2, and stage_one not negative")
+        if not 0 <= self.threshold < 1 or self.margin <= 0:
+            raise ValueError("threshold must be from 0 to below 1, and margin positive")
+
+
+class MSSL(Method):
+    """Features, class scores and projections of both modalities, and the classes of sounds."""
+
+    config_class = MSSLConfig
+    training_only = ("class_v.", "avc.", "labels.", "step")
+    step: Tensor
+
+    def __init__(self, config: MSSLConfig) -> None:
+        super().__init__()
+        self.config = config
+        c_a, width, classes = config.c_a, config.width, config.classes
+        self.visual = nn.Sequential(nn.Conv1d(config.c_v, width, 1), nn.ReLU())
+        self.audio = nn.Sequential(
+            nn.Conv1d(c_a, width, 1), nn.ReLU(), nn.Conv1d(width, width, 1), nn.ReLU()
+        )
+        self.class_v = nn.Conv1d(width, classes, 1, bias=False)
+        self.class_a = nn.Conv1d(width, classes, 1, bias=False)
+        self.avc = nn.Sequential(nn.Linear(2 * width, 128), nn.ReLU(), nn.Linear(128, 2))
+        self.project_v = _projection(width, config.hidden, config.projection)
+        self.project_a = _projection(width, config.hidden, config.projection)
+        self.labels = OnlineKMeans(classes, c_a)
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' losses."""
+        others = other_pairs(batch)
+        aligning = float(int(self.step) >= self.config.stage_one)
+        sound = batch.f_a.mean(dim=1)
+        if self.training:
+            self.labels.update(sound)
+            self.step += 1
+        label = F.one_hot(self.labels.assign(sound), self.config.classes).to(sound.dtype)
+        heard = self.audio(batch.f_a.transpose(1, 2))
+        views = [self._losses(self._see(f_v), heard, label, others) for f_v in batch[:2]]
+        classify, correspond, align = torch.stack(views).mean(dim=0)
+        # L_d always enters, if with weight 0: DDP waits for a gradient of every parameter.
+        loss = classify + correspond + aligning * align
+        report = {"classify": classify, "correspond": correspond, "align": align}
+        return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of the sound's class vectors with every location, averaged over classes."""
+        heard = self.audio(f_a.transpose(1, 2))
+        seen = F.normalize(self.project_v(self._see(f_v)), dim=1)
+        cosine = F.relu(torch.einsum("bde,bdn->ben", self._class_vectors_a(heard), seen))
+        probability: Tensor = self.class_a(heard).mean(dim=2).sigmoid()
+        weight = probability * heard_classes(probability, self.config.threshold)
+        found = torch.einsum("be,ben->bn", weight, cosine) / weight.sum(dim=1, keepdim=True)
+        return found.reshape(len(f_v), *f_v.shape[2:])
+
+    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f n"]:
+        seen: Tensor = self.visual(F.normalize(f_v.flatten(start_dim=2), dim=1))
+        return seen
+
+    def _losses(
+        self,
+        seen: Float[Tensor, "b f n"],
+        heard: Float[Tensor, "b f p"],
+        label: Float[Tensor, "b e"],
+        others: Bool[Tensor, "b b"],
+    ) -> Float[Tensor, "3"]:
+        """L_a + L_v, L_avc and L_d of one view."""
+        scores_v, scores_a = self.class_v(seen), self.class_a(heard)
+        of_frame, of_sound = scores_v.mean(dim=2), scores_a.mean(dim=2)
+        classify = sum(
+            F.binary_cross_entropy_with_logits(scores, label) for scores in (of_frame, of_sound)
+        )
+        size = len(seen)
+        both = torch.cat(
+            [
+                seen.mean(dim=2)[:, None].expand(-1, size, -1),
+                heard.mean(dim=2)[None].expand(size, -1, -1),
+            ],
+            dim=2,
+        )
+        correspond = correspondence_loss(self.avc(both), others)
+        vectors_v = F.normalize(self.project_v(class_means(seen, scores_v)), dim=1)
+        vectors_a = self._class_vectors_a(heard)
+        there = torch.stack([of_frame, of_sound]).sigmoid() > self.config.threshold
+        align = alignment_loss(vectors_v, vectors_a, there[0], there[1], self.config.margin)
+        return torch.stack([torch.as_tensor(classify), correspond, align])
+
+    def _class_vectors_a(self, heard: Float[Tensor, "b f p"]) -> Float[Tensor, "b d e"]:
+        return F.normalize(self.project_a(class_means(heard, self.class_a(heard))), dim=1)
+
+
+def _projection(width: int, hidden: int, out: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv1d(width, hidden, 1, bias=False), nn.ReLU(), nn.Conv1d(hidden, out, 1, bias=False)
+    )
+
+
+def class_means(
+    features: Float[Tensor, "b f n"], scores: Float[Tensor, "b e n"]
+) -> Float[Tensor, "b f e"]:
+    """The mean feature under every class activation map, ReLU(scores), which has no gradient."""
+    cam = F.relu(scores.detach())
+    weights = cam / (cam.sum(dim=2, keepdim=True) + EPSILON)
+    return torch.einsum("bfn,ben->bfe", features, weights)
+
+
+def correspondence_loss(
+    scores: Float[Tensor, "b b 2"], others: Bool[Tensor, "b b"]
+) -> Float[Tensor, ""]:
+    """Whether frame (row) and sound (column) belong together: pairs and others count alike."""
+    each = F.cross_entropy(scores.flatten(end_dim=1), (~others).long().flatten(), reduction="none")
+    each = each.view_as(others)
+    return (each[~others].mean() + each[others].mean()) / 2
+
+
+def alignment_loss(
+    vectors_v: Float[Tensor, "b d e"],
+    vectors_a: Float[Tensor, "b d e"],
+    there_v: Bool[Tensor, "b e"],
+    there_a: Bool[Tensor, "b e"],
+    margin: float,
+) -> Float[Tensor, ""]:
+    """L_d over all classes of all pairs that are there; 0 where none is."""
+    v, a = (vectors.transpose(1, 2).flatten(end_dim=1) for vectors in (vectors_v, vectors_a))
+    squares = (2 - 2 * v @ a.T).clamp_min(EPSILON)
+    counts = there_v.flatten()[:, None] & there_a.flatten()[None, :]
+    own = torch.eye(len(v), dtype=torch.bool, device=v.device)
+    near = squares * (counts & own)
+    far = F.relu(margin - squares.sqrt()).square() * (counts & ~own)
+    pairs, strangers = (counts & own).sum(), (counts & ~own).sum()
+    return near.sum() / pairs.clamp_min(1) + far.sum() / strangers.clamp_min(1)
+
+
+def heard_classes(probability: Float[Tensor, "b e"], threshold: float) -> Bool[Tensor, "b e"]:
+    """The classes above the threshold, and always the likeliest one."""
+    likeliest = probability == probability.amax(dim=1, keepdim=True)
+    return (probability > threshold) | likeliest

@@ -1,0 +1,141 @@
+"""SLAVC (Mo and Morgado, NeurIPS 2022) on the frozen features SSPL sees.
+
+Where a sound comes from and whether it belongs to a frame at all are asked in two branches. With
+unit features v1, a1 of the correspondence branch, v2, a2 of the localisation branch, and bars on
+what a momentum network makes, frame i fits sound j by
+
+    p_ij = sum_xy softmax_j(v1_i^xy . a1_j / t) softmax_xy(v2_i^xy . a2_j / t)
+
+    L = CE(log p(v, bar a)) + CE(log p(bar v, a)),
+
+the cross-entropy of every frame over the sounds. Extreme dropout of the visual feature (0.9) and
+the momentum network (0.999) fight over-fitting; maps are the mean of both branches' cosines, made
+by the momentum network. As in the released code, both terms let a frame choose among sounds and
+differ in which side is trained, though the second is named for the other direction there; and the
+momentum network's input is dropped out as well.
+
+What differs: both ResNet-18s give way to the frozen encoders, so that each branch is a 1 x 1
+convolution and g. Of the two views of a frame the trained network sees the first, the momentum
+network the second. The published momentum forgets the initial weights after some thousand steps:
+for short trainings it has to be smaller (`momentum`), or maps made by the trained network
+(`momentum_maps=false`).
+
+Axes: b batch (of frames), k batch (of sounds), n locations of the grid, c channels, p audio
+patches, a audio channels (c_a), h w feature grid.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from soundspot.model.attention import every_similarity, similarity
+from soundspot.model.draws import Draws, dropped
+from soundspot.model.methods.contrastive import matched
+from soundspot.model.methods.cosine import CosineConfig, Projections, check_batch
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.momentum import follow, slow_copy
+
+
+@dataclass(frozen=True)
+class SLAVCConfig(CosineConfig):
+    """The switches of SLAVC; the defaults are those of its released code.
+
+    Attributes:
+        temperature: Of both softmaxes (t).
+        dropout: Share of the visual feature that is dropped out in training.
+        momentum: Of the momentum network.
+        momentum_maps: Whether maps are made by the momentum network, as published, or by the
+            trained one.
+    """
+
+    visual_conv: bool = True
+    temperature: float = 0.03
+    dropout: float = 0.9
+    momentum: float = 0.999
+    momentum_maps: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        if self.temperature <= 0 or not 0 <= self.dropout < 1 or not 0 <= self.momentum <= 1:
+            raise ValueError(
+                "temperature must be positive, dropout from 0 to below 1, momentum in 0..1"
+            )
+
+
+class Seen(NamedTuple):
+    """A frame in the correspondence and in the localisation branch."""
+
+    correspondence: Tensor
+    localisation: Tensor
+
+
+class Heard(NamedTuple):
+    """A sound in the correspondence and in the localisation branch."""
+
+    correspondence: Tensor
+    localisation: Tensor
+
+
+class _Network(nn.Module):
+    def __init__(self, config: SLAVCConfig) -> None:
+        super().__init__()
+        self.correspondence = Projections(config)
+        self.localisation = Projections(config)
+
+    def see(self, f_v: Tensor) -> Seen:
+        return Seen(self.correspondence.conv(f_v), self.localisation.conv(f_v))
+
+    def hear(self, f_a: Tensor) -> Heard:
+        return Heard(self.correspondence.g(f_a), self.localisation.g(f_a))
+
+
+class SLAVC(Method):
+    """Two branches, each trained against the slow copy of itself."""
+
+    config_class = SLAVCConfig
+
+    def __init__(self, config: SLAVCConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.trained = _Network(config)
+        self.slow = slow_copy(self.trained)
+        self.draws = Draws()
+        self.training_only = ("draws.", "trained." if config.momentum_maps else "slow.")
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """Both losses; the momentum network moves first, towards what the last step left."""
+        check_batch(len(batch.f_a))
+        config = self.config
+        generator = self.draws.step() if self.training else None
+        first = dropped(batch.f_v1, config.dropout, generator)
+        second = dropped(batch.f_v2, config.dropout, generator)
+        with torch.no_grad():
+            if self.training:
+                follow(self.slow, self.trained, config.momentum)
+            slow_seen, slow_heard = self.slow.see(second), self.slow.hear(batch.f_a)
+        seen, heard = self.trained.see(first), self.trained.hear(batch.f_a)
+        fits = fit(seen, slow_heard, config.temperature)
+        target = torch.arange(len(fits), device=fits.device)
+        loss = F.cross_entropy(fits, target)
+        loss = loss + F.cross_entropy(fit(slow_seen, heard, config.temperature), target)
+        return MethodOutput(loss, {"matched": matched(fits.detach())})
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """The mean of both branches' cosines."""
+        network = self.slow if self.config.momentum_maps else self.trained
+        seen, heard = network.see(f_v), network.hear(f_a)
+        return (similarity(heard[0], seen[0]) + similarity(heard[1], seen[1])) / 2
+
+
+def fit(seen: Seen, heard: Heard, temperature: float) -> Float[Tensor, "b k"]:
+    """How well every frame fits every sound (log p), summed over where it may come from."""
+    belongs = every_similarity(heard.correspondence, seen.correspondence) / temperature
+    place = every_similarity(heard.localisation, seen.localisation) / temperature
+    return (belongs.log_softmax(dim=1) + place.log_softmax(dim=2)).logsumexp(dim=2)

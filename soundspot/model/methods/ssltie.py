@@ -1,0 +1,129 @@
+"""SSL-TIE (Liu et al., ACM MM 2022) on the frozen features SSPL sees.
+
+The contrast is HardWay's (see hardway.py). It has to hold for a picture and for a transformed copy
+of it (invariance), and the map of the transformed picture has to be the transformed map
+(equivariance):
+
+    L = (L_cl(v, a) + L_cl(T v, a)) / 2 + l MSE(A(T v, a), T A(v, a))
+
+with A the cosine map, l = 1 as released, gradients on both maps. The map is the cosine.
+
+What differs: both ResNet-18s give way to the frozen encoders, and pictures are not at hand, only
+features of two views of a frame, each cropped and flipped at random; so T is what leads from the
+first view to the second. The rotations, scales, colours and mixed sounds of the original would have
+to be made before encoding (`features.augmentations` has some of them). Transforming the grid of the
+feature itself would teach nothing: all that is trained acts on one location at a time, so its maps
+follow any flip or shift of the grid exactly. Nor does a batch say how its views were made: T is
+found by registration, as that flip and shift of the grid under which the frozen features of the two
+views agree best; cells that only one view shows do not count. A crop moves a view by up to 22
+pixels, so shifts of at most one cell of 16 are tried.
+
+Axes: b batch, c channels, n locations of the grid, t transformations, h w the grid.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from soundspot.model.attention import every_similarity
+from soundspot.model.methods.cosine import CosineMethod
+from soundspot.model.methods.hardway import HardWayConfig, hardway_loss
+from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.senocak import negative_pairs
+
+
+@dataclass(frozen=True)
+class SSLTIEConfig(HardWayConfig):
+    """The switches of SSL-TIE; the defaults are those of its released code.
+
+    Attributes:
+        equivariance: Weight of the difference of maps (l).
+        shift: By how many cells, at most, the views of a frame are displaced.
+    """
+
+    visual_conv: bool = True
+    equivariance: float = 1.0
+    shift: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be computed."""
+        super().__post_init__()
+        if min(self.equivariance, self.shift) < 0:
+            raise ValueError("equivariance and shift must not be negative")
+
+
+class SSLTIE(CosineMethod):
+    """HardWay on two views whose maps have to agree where they show the same."""
+
+    config_class = SSLTIEConfig
+
+    def __init__(self, config: SSLTIEConfig) -> None:
+        super().__init__(config)
+        self.config = config
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of both views' contrast, and the difference of their maps."""
+        config = self.config
+        others = negative_pairs(batch.cls, config.negatives) if len(batch.cls) > 1 else NONE
+        heard = self.g(batch.f_a)
+        both = [every_similarity(heard, self.conv(f_v)) for f_v in (batch.f_v1, batch.f_v2)]
+        contrast = torch.stack(
+            [hardway_loss(every, others.to(every.device), config) for every in both]
+        ).mean()
+        first, second = (every.diagonal().T for every in both)
+        there = register(batch.f_v1, batch.f_v2, config.shift)
+        difference = map_difference(first, second, there)
+        report = {"contrast": contrast.detach(), "difference": difference.detach()}
+        return MethodOutput(contrast + config.equivariance * difference, report)
+
+
+NONE = torch.zeros(1, 1, dtype=torch.bool)  # a single pair has its own background alone
+
+
+class Correspondence(NamedTuple):
+    """Which cell of a first view each cell of a second one shows, and whether there is one."""
+
+    source: Int[Tensor, "*t n"]
+    inside: Bool[Tensor, "*t n"]
+
+
+def transformations(height: int, width: int, shift: int, device: torch.device) -> Correspondence:
+    """All flips and shifts of a grid by up to `shift` cells."""
+    steps = torch.arange(-shift, shift + 1, device=device)
+    rows = torch.arange(height, device=device) + steps[:, None]
+    columns = torch.arange(width, device=device) + steps[:, None]
+    columns = torch.cat([columns, width - 1 - columns])
+    row_inside = (rows >= 0) & (rows < height)
+    column_inside = (columns >= 0) & (columns < width)
+    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+    source = rows[:, None, :, None] * width + columns[None, :, None, :]
+    inside = row_inside[:, None, :, None] & column_inside[None, :, None, :]
+    return Correspondence(
+        source.flatten(2).flatten(end_dim=1), inside.flatten(2).flatten(end_dim=1)
+    )
+
+
+@torch.no_grad()
+def register(
+    first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"], shift: int
+) -> Correspondence:
+    """The transformation of each first view under which it looks most like the second."""
+    tried = transformations(first.shape[2], first.shape[3], shift, first.device)
+    unit = [F.normalize(f_v, dim=1).flatten(2) for f_v in (first, second)]
+    alike = torch.einsum("bcn,bcm->bnm", unit[1], unit[0])
+    cells = torch.arange(alike.shape[1], device=alike.device)
+    agreement = alike[:, cells, tried.source] * tried.inside
+    best = (agreement.sum(dim=2) / tried.inside.sum(dim=1)).argmax(dim=1)
+    return Correspondence(tried.source[best], tried.inside[best])
+
+
+def map_difference(
+    first: Float[Tensor, "b n"], second: Float[Tensor, "b n"], there: Correspondence
+) -> Float[Tensor, ""]:
+    """The mean squared difference of the second map and the moved first one, where both are."""
+    squared = (first.gather(1, there.source) - second).square() * there.inside
+    return (squared.sum(dim=1) / there.inside.sum(dim=1)).mean()

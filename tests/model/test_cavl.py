@@ -1,0 +1,184 @@
+"""CAVL against loops written from its definition, and its curriculum."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.model.methods.cavl import (
+    CAVL,
+    CAVLConfig,
+    contrastive_loss,
+    every_distance,
+    join_scenes,
+    soft_k_means,
+    strange_scenes,
+)
+from soundspot.model.methods.method import Batch
+
+SMALL = CAVLConfig(c_v=7, c_a=5, dim=3, grow_every=2, beta=3.0, margin=1.0)
+
+
+def a_batch(size: int = 5) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    views = [torch.randn(size, 7, 2, 3, generator=rng) for _ in range(2)]
+    sound = torch.randn(size, 2, 5, generator=rng)
+    return Batch(views[0], views[1], sound, torch.full((size,), -1))
+
+
+def a_method(config: CAVLConfig = SMALL) -> CAVL:
+    torch.manual_seed(0)
+    return CAVL(config)
+
+
+def centres_by_loops(u: np.ndarray, count: int, config: CAVLConfig) -> np.ndarray:
+    centres = np.array([u[j * (len(u) // count)] for j in range(count)])
+    for _ in range(config.rounds):
+        far = np.array([[np.linalg.norm(x - c) for x in u] for c in centres])
+        shares = np.exp(-config.beta * far)
+        shares /= shares.sum(axis=0)
+        centres = np.array([(s[:, None] * u).sum(axis=0) / s.sum() for s in shares])
+    return centres
+
+
+def features(method: CAVL, f_v: torch.Tensor, f_a: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    unit = torch.nn.functional.normalize
+    with torch.no_grad():
+        heard = method.audio(unit(f_a, dim=2)).double().numpy()
+        weight, bias = method.visual.weight[..., 0], method.visual.bias
+        flat = unit(f_v, dim=1).flatten(start_dim=2).transpose(1, 2)
+        return (flat @ weight.T + bias).double().numpy(), heard
+
+
+def loss_by_loops(method: CAVL, batch: Batch, sources: int) -> float:
+    size, total = len(batch.cls), 0.0
+    for f_v in (batch.f_v1, batch.f_v2):
+        seen, heard = features(method, f_v, batch.f_a)
+        scenes = [[(i + s) % size for s in range(sources)] for i in range(size)]
+        v, a = (
+            [
+                centres_by_loops(np.concatenate([u[pair] for pair in scene]), count, method.config)
+                for scene in scenes
+            ]
+            for u, count in ((seen, sources + 1), (heard, sources))
+        )
+        near, far = [], []
+        for i, sound in enumerate(scenes):
+            for j, frame in enumerate(scenes):
+                squares = [min(np.sum((c - d) ** 2) for d in v[j]) for c in a[i]]
+                if i == j:
+                    near.append(sum(squares))
+                elif not set(sound) & set(frame):
+                    far.append(max(0, method.config.margin - math.sqrt(sum(squares))) ** 2)
+        total += (np.mean(near) + np.mean(far)) / 4
+    return total
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_the_loss_is_the_naive_one(sources: int) -> None:
+    method, batch = a_method(), a_batch()
+    method.step.fill_(2 * (sources - 1))
+    found = method(batch)
+    assert found.report["sources"] == sources
+    assert found.loss.item() == pytest.approx(loss_by_loops(method, batch, sources), rel=1e-4)
+
+
+def test_sources_grow_with_the_steps_of_training_and_survive_a_restart() -> None:
+    method, batch = a_method(), a_batch()
+    assert [int(method(batch).report["sources"]) for _ in range(5)] == [1, 1, 2, 2, 2]
+    resumed = a_method()
+    resumed.load_state_dict(method.state_dict())
+    assert resumed.step == 5
+    assert method.eval()(batch).report["sources"] == 2
+    assert method.step == 5
+    small = a_batch(3)
+    assert method(small).report["sources"] == 1  # a third pair cannot be a scene of two
+
+
+def test_the_contrastive_loss_by_hand() -> None:
+    distance = torch.tensor([[1.0, 0.5], [3.0, 2.0]])
+    others = ~torch.eye(2, dtype=torch.bool)
+    near, far = (1 + 4) / 2, (1.5**2 + 0) / 2
+    assert contrastive_loss(distance, others, 2.0).item() == pytest.approx((near + far) / 2)
+
+
+def test_every_centre_of_the_sound_takes_the_nearest_of_the_frame() -> None:
+    heard = torch.tensor([[[0.0, 0.0], [4.0, 0.0]]])
+    seen = torch.tensor([[[0.0, 3.0], [4.0, 4.0], [9.0, 0.0]]])
+    assert every_distance(heard, seen).item() == pytest.approx(math.sqrt(9 + 16))
+
+
+def test_k_means_separates_what_is_far_apart() -> None:
+    u = torch.tensor([[[0.0, 1.0], [0.2, 1.0], [5.0, 0.0], [5.0, 0.2]]])
+    found = soft_k_means(u, 2, beta=30.0, rounds=4)
+    torch.testing.assert_close(found.centres[0], torch.tensor([[0.1, 1.0], [5.0, 0.1]]))
+    torch.testing.assert_close(found.assignment[0, 0], torch.tensor([1.0, 1.0, 0.0, 0.0]))
+
+
+def test_scenes_are_neighbours_in_a_circle() -> None:
+    u = torch.arange(4.0)[:, None, None]
+    assert join_scenes(u, 2)[..., 0].tolist() == [[0, 1], [1, 2], [2, 3], [3, 0]]
+    strangers = strange_scenes(4, 2)
+    assert strangers.nonzero().tolist() == [[0, 2], [1, 3], [2, 0], [3, 1]]
+    assert torch.equal(strange_scenes(3, 1), ~torch.eye(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_gradients_reach_every_parameter(step: int) -> None:
+    method = a_method()
+    method.step.fill_(step)
+    method(a_batch()).loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.parameters())
+
+
+def test_the_map_of_one_pair_belongs_to_the_nearest_centre() -> None:
+    method, batch = a_method(), a_batch(1)
+    seen, heard = features(method, batch.f_v1, batch.f_a)
+    sound = heard[0].mean(axis=0)
+    centres = centres_by_loops(seen[0], 3, method.config)
+    nearest = int(np.argmin(np.linalg.norm(centres - sound, axis=1)))
+    expected = soft_k_means(torch.tensor(seen), 3, 3.0, 4).assignment[0, nearest]
+    found = method.maps(batch.f_v1, batch.f_a).detach()
+    assert found.shape == (1, 2, 3)
+    np.testing.assert_allclose(found.flatten(), expected, atol=1e-4)
+    near = a_method(replace(SMALL, map="distance")).maps(batch.f_v1, batch.f_a).detach()
+    np.testing.assert_allclose(near.flatten(), -np.linalg.norm(seen[0] - sound, axis=1), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["assignment", "distance"])
+def test_maps_follow_the_sound_and_use_all_but_the_step(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch(11)
+    frame = batch.f_v1[:1].expand(11, -1, -1, -1)
+    maps = method.maps(frame, 9 * batch.f_a)
+    if kind == "distance":
+        assert not torch.allclose(maps[0], maps[1], atol=1e-3)
+        maps.sum().backward()
+        assert all(p.grad is not None for p in method.parameters())
+    assert method.training_only == ("step",)
+
+
+def test_another_centre_is_nearest_to_another_sound() -> None:
+    method = a_method()
+    batch = a_batch(1)
+    centres = soft_k_means(method._see(batch.f_v1), 3, 3.0, 4).centres[0].detach()
+    maps = []
+    for centre in centres:
+        method._hear = lambda f_a, centre=centre: centre[None, None]
+        maps.append(method.maps(batch.f_v1, batch.f_a))
+    torch.testing.assert_close(sum(maps), torch.ones(1, 2, 3))
+
+
+def test_a_single_pair_has_nothing_to_be_told_from() -> None:
+    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
+        a_method()(a_batch(1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"sources": 0}, "at least 1"), ({"margin": 0.0}, "positive")]
+)
+def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        replace(SMALL, **wrong)

@@ -1,0 +1,135 @@
+"""DMC against loops written from its definition, and against numbers by hand."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.model.methods.dmc import DMC, DMCConfig, cluster, every_agreement, max_margin
+from soundspot.model.methods.method import Batch
+
+SMALL = DMCConfig(c_v=7, c_a=5, centres=3, dim=2)
+
+
+def a_batch(size: int = 3) -> Batch:
+    rng = torch.Generator().manual_seed(1)
+    views = [torch.randn(size, 7, 2, 3, generator=rng) for _ in range(2)]
+    sound = torch.randn(size, 3, 5, generator=rng)
+    return Batch(views[0], views[1], sound, torch.full((size,), -1))
+
+
+def a_method(config: DMCConfig = SMALL) -> DMC:
+    torch.manual_seed(0)
+    return DMC(config)
+
+
+def clusters_by_loops(method: DMC, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Centres (k d) and assignments (k n) of one frame or sound, features (n c)."""
+    config = method.config
+    weight = method.spaces.weight.detach().double().numpy()[..., 0]
+    w = weight.reshape(config.centres, config.dim, -1)
+    shares = np.full((config.centres, len(features)), 1 / config.centres)
+    for turn in range(config.rounds):
+        projected = np.array([[w_k @ (u / np.linalg.norm(u)) for u in features] for w_k in w])
+        if turn:
+            scores = np.array(
+                [
+                    [c @ x / np.linalg.norm(c) for x in xs]
+                    for c, xs in zip(centres, projected, strict=True)
+                ]
+            )
+            shares = np.exp(scores) / np.exp(scores).sum(axis=0)
+        centres = np.array(
+            [(s[:, None] * x).sum(axis=0) for s, x in zip(shares, projected, strict=True)]
+        )
+    return centres, shares
+
+
+def both_by_loops(method: DMC, f_v: torch.Tensor, f_a: torch.Tensor) -> tuple[list, list]:
+    seen = [clusters_by_loops(method, f.flatten(start_dim=1).T.double().numpy()) for f in f_v]
+    heard = [clusters_by_loops(method, f.detach().double().numpy()) for f in method.audio(f_a)]
+    return seen, heard
+
+
+def cosines(seen: np.ndarray, heard: np.ndarray) -> list[float]:
+    return [
+        c @ d / (np.linalg.norm(c) * np.linalg.norm(d)) for c, d in zip(seen, heard, strict=True)
+    ]
+
+
+def test_the_loss_is_the_naive_one() -> None:
+    method, batch = a_method(), a_batch()
+    expected = []
+    for f_v in (batch.f_v1, batch.f_v2):
+        seen, heard = both_by_loops(method, f_v, batch.f_a)
+        s = [[sum(cosines(v[0], a[0])) for a in heard] for v in seen]
+        expected += [max(0.0, s[i][j] - s[i][i] + 3) for i in range(3) for j in range(3) if i != j]
+    assert method(batch).loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+def test_one_round_of_clustering_by_hand() -> None:
+    """Equal shares give c_1 = (1, 0), c_2 = (0, 1/2); then the first feature prefers space 1."""
+    projected = torch.tensor([[[[1.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]])
+    found = cluster(projected, 2)
+    first = math.e / (math.e + 1)
+    assert found.assignment.flatten().tolist() == pytest.approx([first, 0.5, 1 - first, 0.5])
+    assert found.centres[0, 0].tolist() == pytest.approx([first + 0.5, 0.0])
+    assert cluster(projected, 1).centres[0].tolist() == [[1.0, 0.0], [0.0, 0.5]]
+
+
+def test_the_margin_by_hand() -> None:
+    agreement = torch.tensor([[2.0, 1.5], [-1.0, 1.0]])
+    others = ~torch.eye(2, dtype=torch.bool)
+    assert max_margin(agreement, others, 1.0).item() == pytest.approx((0.5 + 0.0) / 2)
+    assert max_margin(agreement, others, 3.0).item() == pytest.approx((2.5 + 1.0) / 2)
+
+
+def test_agreement_is_the_sum_of_cosines_of_the_same_centres() -> None:
+    seen = torch.tensor([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
+    heard = torch.tensor([[[5.0, 0.0], [0.0, 0.1]], [[0.0, 1.0], [-3.0, 0.0]]])
+    assert every_agreement(seen, heard).tolist() == [[2.0, 0.0], [1.0, -1.0]]
+
+
+def test_gradients_reach_every_parameter() -> None:
+    method = a_method()
+    method(a_batch()).loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.parameters())
+
+
+@pytest.mark.parametrize("kind", ["assignment", "cosine"])
+def test_the_map_of_one_pair_shows_the_best_centre(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
+    ((seen,), (heard,)) = both_by_loops(method, batch.f_v1, batch.f_a)
+    best = int(np.argmax(cosines(seen[0], heard[0])))
+    expected = seen[1][best]
+    if kind == "cosine":
+        w = method.spaces.weight.detach().double().numpy()[2 * best : 2 * best + 2, :, 0]
+        features = batch.f_v1[0].flatten(start_dim=1).T.double().numpy()
+        expected = np.array(cosines(features @ w.T, [heard[0][best]] * 6))
+    found = method.maps(batch.f_v1, batch.f_a)
+    assert found.shape == (1, 2, 3)
+    np.testing.assert_allclose(found[0].detach(), expected.reshape(2, 3), atol=1e-5)
+    assert method.training_only == ()
+
+
+def test_maps_follow_the_sound() -> None:
+    method, batch = a_method(), a_batch(11)
+    frame = batch.f_v1[:1].expand(11, -1, -1, -1)
+    maps = method.maps(frame, batch.f_a)
+    assert len({tuple(m.flatten().tolist()) for m in maps.detach()}) > 1
+
+
+def test_a_single_pair_has_nothing_to_be_told_from() -> None:
+    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
+        a_method()(a_batch(1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"centres": 1}, "at least 2"), ({"margin": -1.0}, "not be negative")]
+)
+def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        replace(SMALL, **wrong)

@@ -1,0 +1,136 @@
+"""A method is one file and one line, or an entry point of an installed package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.model.checkpoint import build_method
+from soundspot.model.methods import METHODS
+from soundspot.model.methods.method import Batch, Method
+
+TOY = """
+from dataclasses import dataclass
+
+from torch import nn
+
+from soundspot.model.methods.method import Method, MethodOutput
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    c_v: int = 512
+    c_a: int = 128
+    gain: float = 1.0
+
+
+class Toy(Method):
+    config_class = ToyConfig
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.conv = nn.Conv2d(config.c_v, 1, 1)
+
+    def forward(self, batch):
+        return MethodOutput(self.maps(batch.f_v1, batch.f_a).square().mean(), {})
+
+    def maps(self, f_v, f_a, cycles=None):
+        return self.config.gain * self.conv(f_v)[:, 0]
+"""
+
+
+@pytest.fixture(autouse=True)
+def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+
+
+def install(folder: Path, name: str, value: str) -> None:
+    """What an installed package leaves behind."""
+    info = folder / "toybox-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toybox\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[soundspot.methods]\n{name} = {value}\n")
+
+
+def run_toy() -> Method:
+    method = build_method("toy", {"c_v": 5, "c_a": 3, "gain": 2.0})
+    views = torch.ones(2, 5, 7, 7)
+    assert method(Batch(views, views, torch.ones(2, 3, 3), torch.tensor([-1, -1]))).loss > 0
+    assert method.maps(views, torch.ones(2, 3, 3)).shape == (2, 7, 7)
+    return method
+
+
+def test_a_toy_method_is_one_file_and_one_line(tmp_path, monkeypatch):
+    (tmp_path / "toy.py").write_text(TOY)
+    monkeypatch.setitem(METHODS.lines, "toy", "toy:Toy")
+    assert type(run_toy()) is METHODS["toy"].module
+    assert METHODS["toy"].config(gain=3.0).gain == 3.0
+    assert list(METHODS)[-1] == "toy"
+
+
+def test_an_installed_package_adds_a_method(tmp_path):
+    assert "toy" not in METHODS
+    before = len(METHODS)
+    (tmp_path / "toy.py").write_text(TOY)
+    install(tmp_path, "toy", "toy:Toy")
+    assert len(METHODS) == before + 1
+    run_toy()
+
+
+def test_a_package_cannot_replace_a_method(tmp_path):
+    install(tmp_path, "sspl", "toy:Toy")
+    assert METHODS["sspl"].module.__name__ == "SSPL"
+    assert list(METHODS).count("sspl") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "says"),
+    [
+        ("", "nowhere:Toy", "No module named 'nowhere'"),
+        ("", "toy:Toy", "has no attribute 'Toy'"),
+        ("1 / 0", "toy:Toy", "division by zero"),
+        ("Toy = 5", "toy:Toy", "5 is not a subclass of Method"),
+        (
+            "from soundspot.model.methods.method import Method\nclass Toy(Method): pass",
+            "toy:Toy",
+            "Toy.config_class must be a dataclass, not None",
+        ),
+    ],
+)
+def test_a_broken_package_is_one_sentence(tmp_path, text, value, says):
+    (tmp_path / "toy.py").write_text(text)
+    install(tmp_path, "toy", value)
+    with pytest.raises(SoundspotError, match=f"'toy' of the package toybox .*{value}.*{says}"):
+        build_method("toy", {})
+    assert "toy" in list(METHODS)  # names alone import nothing
+    assert build_method("hardway", {"c_v": 5, "c_a": 3})
+
+
+def test_an_unknown_name_is_answered_with_all_choices(tmp_path):
+    install(tmp_path, "toy", "nowhere:Toy")
+    with pytest.raises(SoundspotError, match="did you mean 'toy'.*sspl.*toy"):
+        build_method("tooy", {})
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_line_leads_to_a_method_with_a_config_of_its_own(name):
+    config, module = METHODS[name]
+    assert config.__module__ == module.__module__
+    assert isinstance(module(config(c_v=7, c_a=5)), Method)
+
+
+def test_a_name_of_the_table_needs_neither_other_methods_nor_a_search():
+    """Start-up stays fast: only the method that is asked for is imported."""
+    code = (
+        "import sys\n"
+        "from soundspot.model.methods import METHODS, table\n"
+        "table.entry_points = None\n"
+        "METHODS['hardway']; print('soundspot.model.methods.sspl' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False"]
