@@ -151,26 +151,30 @@ def test_in_stage_one_every_parameter_has_a_gradient_if_zero() -> None:
     assert all(p.grad.abs().sum() > 0 for p in method.parameters())
 
 
-def test_the_map_of_one_pair_is_the_naive_one() -> None:
-    method, batch = a_method(), a_batch(1)
+@pytest.mark.parametrize("kind", ["aligned", "activation"])
+def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
     with torch.no_grad():
         heard = method.audio(even(batch.f_a.transpose(1, 2)))
         scores = method.class_a(heard)
         probability = scores.mean(dim=2).sigmoid()[0]
         vectors = method.project_a(class_means(heard, scores))[0]
-        places = method.project_v(method.visual(even(batch.f_v1.flatten(start_dim=2))))[0]
+        seen = method.visual(even(batch.f_v1.flatten(start_dim=2)))
+        places, active = method.project_v(seen)[0], method.class_v(seen)[0]
     expected = np.zeros(6)
     for n in range(6):
         for c in range(2):
             cosine = torch.cosine_similarity(vectors[:, c], places[:, n], dim=0).item()
-            expected[n] += probability[c].item() * cosine / probability.sum().item()
+            value = cosine if kind == "aligned" else active[c, n].item()
+            expected[n] += probability[c].item() * value / probability.sum().item()
     found = method.maps(batch.f_v1, batch.f_a).detach()
     assert found.shape == (1, 2, 3)
     np.testing.assert_allclose(found.flatten(), expected, atol=1e-5)
 
 
-def test_maps_follow_the_sound_and_use_what_is_not_for_training_only() -> None:
-    method, batch = a_method(), a_batch()
+@pytest.mark.parametrize("kind", ["aligned", "activation"])
+def test_maps_follow_the_sound_and_use_what_is_not_for_training_only(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch()
     frame = batch.f_v1[:1].expand(5, -1, -1, -1)
     maps = method.maps(frame, batch.f_a)
     assert not torch.allclose(maps[0], maps[1], atol=1e-3)
@@ -178,7 +182,10 @@ def test_maps_follow_the_sound_and_use_what_is_not_for_training_only() -> None:
     unused = {name for name, p in method.named_parameters() if p.grad is None}
     spared = {n for n, _ in method.named_parameters() if n.startswith(method.training_only)}
     assert unused == spared
-    assert {name.split(".")[0] for name in unused} == {"class_v", "avc"}
+    projections = {"project_v", "project_a"}
+    assert {name.split(".")[0] for name in unused} - {"avc"} == (
+        {"class_v"} if kind == "aligned" else projections
+    )
 
 
 def test_a_single_pair_has_nothing_to_be_told_from() -> None:

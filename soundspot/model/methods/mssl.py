@@ -28,6 +28,7 @@ f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -54,6 +55,8 @@ class MSSLConfig:
         stage_one: Training steps before classes are aligned.
         threshold: Probability above which a class is there.
         margin: Distance that vectors of different pairs or classes should keep.
+        map: "aligned" is the cosine of the sound's class vectors with every location; "activation"
+            the frame's class activation at every location, which stage one alone decides.
     """
 
     c_v: int = 512
@@ -65,6 +68,7 @@ class MSSLConfig:
     stage_one: int = 100
     threshold: float = 0.3
     margin: float = 1.4
+    map: Literal["aligned", "activation"] = "aligned"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -80,12 +84,14 @@ class MSSL(Method):
     """Features, class scores and projections of both modalities, and the classes of sounds."""
 
     config_class = MSSLConfig
-    training_only = ("class_v.", "avc.", "labels.", "step")
+    training_only: tuple[str, ...] = ("class_v.", "avc.", "labels.", "step")
     step: Tensor
 
     def __init__(self, config: MSSLConfig) -> None:
         super().__init__()
         self.config = config
+        if config.map == "activation":  # the class holds what the default map does not use
+            self.training_only = ("project_v.", "project_a.", "avc.", "labels.", "step")
         c_a, width, classes = config.c_a, config.width, config.classes
         self.visual = nn.Sequential(nn.Conv1d(config.c_v, width, 1), nn.ReLU())
         self.audio = nn.Sequential(
@@ -119,13 +125,16 @@ class MSSL(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The cosine of the sound's class vectors with every location, averaged over classes."""
-        heard = self._hear(f_a)
-        seen = F.normalize(self.project_v(self._see(f_v)), dim=1)
-        cosine = torch.einsum("bde,bdn->ben", self._class_vectors_a(heard), seen)
+        """What each class makes of every location, averaged over the classes that are heard."""
+        heard, seen = self._hear(f_a), self._see(f_v)
+        if self.config.map == "aligned":
+            places = F.normalize(self.project_v(seen), dim=1)
+            by_class = torch.einsum("bde,bdn->ben", self._class_vectors_a(heard), places)
+        else:
+            by_class = self.class_v(seen)
         probability: Tensor = self.class_a(heard).mean(dim=2).sigmoid()
         weight = probability * heard_classes(probability, self.config.threshold)
-        found = torch.einsum("be,ben->bn", weight, cosine) / weight.sum(dim=1, keepdim=True)
+        found = torch.einsum("be,ben->bn", weight, by_class) / weight.sum(dim=1, keepdim=True)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
     def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f n"]:
