@@ -148,7 +148,7 @@ def test_gradients_reach_what_each_stage_trains() -> None:
     assert silent == [["object_scale"], ["class_a.weight", "class_a.bias"]]
 
 
-@pytest.mark.parametrize("kind", ["objects", "sounding"])
+@pytest.mark.parametrize("kind", ["objects", "sounding", "cosine"])
 def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
     method, batch = a_method(replace(SMALL, map=kind)), a_batch()
     method(batch)
@@ -163,7 +163,8 @@ def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
     expected = np.empty((4, 5))
     for y in range(4):
         for x in range(5):
-            expected[y, x] = 1 / (1 + math.exp(-5 * unit(seen[y, x]) @ heard))
+            cosine = unit(seen[y, x]) @ heard
+            expected[y, x] = cosine if kind == "cosine" else 1 / (1 + math.exp(-5 * cosine))
             if kind == "objects":
                 scores = np.exp([3 * 10 * c @ picture[y, x] for c in centres])
                 expected[y, x] *= kinds @ scores / scores.sum()

@@ -15,6 +15,7 @@ from soundspot.model.methods.mssl import (
     alignment_loss,
     class_means,
     correspondence_loss,
+    even,
     heard_classes,
 )
 
@@ -83,8 +84,14 @@ def test_means_under_class_activation_maps_by_hand() -> None:
     features = torch.tensor([[[1.0, 4.0, 7.0]]])
     scores = torch.tensor([[[1.0, 3.0, -5.0], [-1.0, -1.0, -1.0]]], requires_grad=True)
     found = class_means(features, scores)
-    assert found.flatten().tolist() == pytest.approx([(1 + 12) / 4, 0.0])
+    assert found.flatten().tolist() == pytest.approx([(1 + 12) / 4, 4.0])
     assert not found.requires_grad
+
+
+def test_even_features_have_a_mean_square_of_one() -> None:
+    assert even(torch.tensor([[[3.0], [4.0]]])).flatten().tolist() == pytest.approx(
+        [0.6 * math.sqrt(2), 0.8 * math.sqrt(2)]
+    )
 
 
 def test_the_likeliest_class_is_always_heard() -> None:
@@ -97,12 +104,11 @@ def loss_by_hand(method: MSSL, batch: Batch, aligning: bool) -> float:
     label = method.labels.assign(batch.f_a.mean(dim=1))
     bce = torch.nn.functional.binary_cross_entropy_with_logits
     one_hot = torch.eye(2)[label]
-    heard = method.audio(batch.f_a.transpose(1, 2))
+    heard = method.audio(even(batch.f_a.transpose(1, 2)))
     others = ~torch.eye(len(label), dtype=torch.bool)
     total = 0.0
     for f_v in (batch.f_v1, batch.f_v2):
-        unit = torch.nn.functional.normalize(f_v, dim=1).flatten(start_dim=2)
-        seen = method.visual(unit)
+        seen = method.visual(even(f_v.flatten(start_dim=2)))
         scores = [method.class_v(seen), method.class_a(heard)]
         loss = sum(bce(s.mean(dim=2), one_hot) for s in scores)
         avc = [[method.avc(torch.cat([v.mean(dim=1), a.mean(dim=1)])) for a in heard] for v in seen]
@@ -145,28 +151,30 @@ def test_in_stage_one_every_parameter_has_a_gradient_if_zero() -> None:
     assert all(p.grad.abs().sum() > 0 for p in method.parameters())
 
 
-def test_the_map_of_one_pair_is_the_naive_one() -> None:
-    method, batch = a_method(), a_batch(1)
+@pytest.mark.parametrize("kind", ["aligned", "activation"])
+def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
     with torch.no_grad():
-        heard = method.audio(batch.f_a.transpose(1, 2))
+        heard = method.audio(even(batch.f_a.transpose(1, 2)))
         scores = method.class_a(heard)
         probability = scores.mean(dim=2).sigmoid()[0]
         vectors = method.project_a(class_means(heard, scores))[0]
-        unit = torch.nn.functional.normalize(batch.f_v1, dim=1).flatten(start_dim=2)
-        places = method.project_v(method.visual(unit))[0]
+        seen = method.visual(even(batch.f_v1.flatten(start_dim=2)))
+        places, active = method.project_v(seen)[0], method.class_v(seen)[0]
     expected = np.zeros(6)
     for n in range(6):
         for c in range(2):
             cosine = torch.cosine_similarity(vectors[:, c], places[:, n], dim=0).item()
-            expected[n] += probability[c].item() * max(0, cosine) / probability.sum().item()
+            value = cosine if kind == "aligned" else active[c, n].item()
+            expected[n] += probability[c].item() * value / probability.sum().item()
     found = method.maps(batch.f_v1, batch.f_a).detach()
     assert found.shape == (1, 2, 3)
     np.testing.assert_allclose(found.flatten(), expected, atol=1e-5)
-    assert found.max() > 0
 
 
-def test_maps_follow_the_sound_and_use_what_is_not_for_training_only() -> None:
-    method, batch = a_method(), a_batch()
+@pytest.mark.parametrize("kind", ["aligned", "activation"])
+def test_maps_follow_the_sound_and_use_what_is_not_for_training_only(kind: str) -> None:
+    method, batch = a_method(replace(SMALL, map=kind)), a_batch()
     frame = batch.f_v1[:1].expand(5, -1, -1, -1)
     maps = method.maps(frame, batch.f_a)
     assert not torch.allclose(maps[0], maps[1], atol=1e-3)
@@ -174,7 +182,10 @@ def test_maps_follow_the_sound_and_use_what_is_not_for_training_only() -> None:
     unused = {name for name, p in method.named_parameters() if p.grad is None}
     spared = {n for n, _ in method.named_parameters() if n.startswith(method.training_only)}
     assert unused == spared
-    assert {name.split(".")[0] for name in unused} == {"class_v", "avc"}
+    projections = {"project_v", "project_a"}
+    assert {name.split(".")[0] for name in unused} - {"avc"} == (
+        {"class_v"} if kind == "aligned" else projections
+    )
 
 
 def test_a_single_pair_has_nothing_to_be_told_from() -> None:

@@ -50,7 +50,8 @@ class DSOLConfig:
         stage_one: Training steps before kinds are matched.
         mask: An object is where l is above this, and at its peak.
         weight: lambda, the weight of L_loc in stage two.
-        map: "objects" masks l by the kinds that are heard; "sounding" is l itself.
+        map: "objects" masks l by the kinds that are heard; "sounding" is l itself, and "cosine" the
+            cosine that l is made of.
     """
 
     c_v: int = 512
@@ -60,7 +61,7 @@ class DSOLConfig:
     stage_one: int = 150
     mask: float = 0.05
     weight: float = 0.5
-    map: Literal["objects", "sounding"] = "objects"
+    map: Literal["objects", "sounding", "cosine"] = "objects"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -113,8 +114,10 @@ class DSOL(Method):
     ) -> Float[Tensor, "b h w"]:
         """l, masked by the kinds of objects that are heard."""
         sound = f_a.mean(dim=1)
-        located = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
-        located = (self.sharpness * located).sigmoid()
+        cosine = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
+        if self.config.map == "cosine":
+            return cosine
+        located = (self.sharpness * cosine).sigmoid()
         if self.config.map == "sounding":
             return located
         shares = (3 * self._object_maps(f_v)).softmax(dim=1)

@@ -10,22 +10,25 @@ normalised, those of one pair and one class should be near and all others far,
     L_d = mean |a_c - v_c|^2 + mean max(0, margin - |a_c - v_c'|)^2,
 
 over the classes whose probability is above a threshold in both. The map is the cosine of the
-sound's class vectors with every location, its negative part cut off, averaged over the classes that
-are heard with their probabilities as weights.
+sound's class vectors with every location, averaged over the classes that are heard with their
+probabilities as weights.
 
 What differs: the paper's pseudo-labels come from a classifier of sounds and one of pictures,
 grouped into 7 kinds. Here sounds are grouped by a running k-means of the frozen embeddings, and a
 frame has the label of its sound, as the authors also suggest. The ResNet and CRNN are frozen
-encoders with a trained layer on the frame (of unit vectors) and two on the sound. Both stages are
-one training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies
-the sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
-once.
+encoders with a trained layer on the frame and two on the sound; their features are scaled to a mean
+square of 1. A class activation map that is 0 everywhere gives the plain mean. Both stages are one
+training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies the
+sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
+once. It also cuts negative cosines off, which no other method's map does; here they stay.
 
 Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
 f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +55,8 @@ class MSSLConfig:
         stage_one: Training steps before classes are aligned.
         threshold: Probability above which a class is there.
         margin: Distance that vectors of different pairs or classes should keep.
+        map: "aligned" is the cosine of the sound's class vectors with every location; "activation"
+            the frame's class activation at every location, which stage one alone decides.
     """
 
     c_v: int = 512
@@ -63,6 +68,7 @@ class MSSLConfig:
     stage_one: int = 100
     threshold: float = 0.3
     margin: float = 1.4
+    map: Literal["aligned", "activation"] = "aligned"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -78,12 +84,14 @@ class MSSL(Method):
     """Features, class scores and projections of both modalities, and the classes of sounds."""
 
     config_class = MSSLConfig
-    training_only = ("class_v.", "avc.", "labels.", "step")
+    training_only: tuple[str, ...] = ("class_v.", "avc.", "labels.", "step")
     step: Tensor
 
     def __init__(self, config: MSSLConfig) -> None:
         super().__init__()
         self.config = config
+        if config.map == "activation":  # the class holds what the default map does not use
+            self.training_only = ("project_v.", "project_a.", "avc.", "labels.", "step")
         c_a, width, classes = config.c_a, config.width, config.classes
         self.visual = nn.Sequential(nn.Conv1d(config.c_v, width, 1), nn.ReLU())
         self.audio = nn.Sequential(
@@ -106,7 +114,7 @@ class MSSL(Method):
             self.labels.update(sound)
             self.step += 1
         label = F.one_hot(self.labels.assign(sound), self.config.classes).to(sound.dtype)
-        heard = self.audio(batch.f_a.transpose(1, 2))
+        heard = self._hear(batch.f_a)
         views = [self._losses(self._see(f_v), heard, label, others) for f_v in batch[:2]]
         classify, correspond, align = torch.stack(views).mean(dim=0)
         # L_d always enters, if with weight 0: DDP waits for a gradient of every parameter.
@@ -117,18 +125,25 @@ class MSSL(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The cosine of the sound's class vectors with every location, averaged over classes."""
-        heard = self.audio(f_a.transpose(1, 2))
-        seen = F.normalize(self.project_v(self._see(f_v)), dim=1)
-        cosine = F.relu(torch.einsum("bde,bdn->ben", self._class_vectors_a(heard), seen))
+        """What each class makes of every location, averaged over the classes that are heard."""
+        heard, seen = self._hear(f_a), self._see(f_v)
+        if self.config.map == "aligned":
+            places = F.normalize(self.project_v(seen), dim=1)
+            by_class = torch.einsum("bde,bdn->ben", self._class_vectors_a(heard), places)
+        else:
+            by_class = self.class_v(seen)
         probability: Tensor = self.class_a(heard).mean(dim=2).sigmoid()
         weight = probability * heard_classes(probability, self.config.threshold)
-        found = torch.einsum("be,ben->bn", weight, cosine) / weight.sum(dim=1, keepdim=True)
+        found = torch.einsum("be,ben->bn", weight, by_class) / weight.sum(dim=1, keepdim=True)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
     def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f n"]:
-        seen: Tensor = self.visual(F.normalize(f_v.flatten(start_dim=2), dim=1))
+        seen: Tensor = self.visual(even(f_v.flatten(start_dim=2)))
         return seen
+
+    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b f p"]:
+        heard: Tensor = self.audio(even(f_a.transpose(1, 2)))
+        return heard
 
     def _losses(
         self,
@@ -168,13 +183,17 @@ def _projection(width: int, hidden: int, out: int) -> nn.Sequential:
     )
 
 
+def even(x: Float[Tensor, "b c n"]) -> Float[Tensor, "b c n"]:
+    """Features whose channels have a mean square of 1, whatever the encoder."""
+    return math.sqrt(x.shape[1]) * F.normalize(x, dim=1)
+
+
 def class_means(
     features: Float[Tensor, "b f n"], scores: Float[Tensor, "b e n"]
 ) -> Float[Tensor, "b f e"]:
     """The mean feature under every class activation map, ReLU(scores), which has no gradient."""
-    cam = F.relu(scores.detach())
-    weights = cam / (cam.sum(dim=2, keepdim=True) + EPSILON)
-    return torch.einsum("bfn,ben->bfe", features, weights)
+    cam = F.relu(scores.detach()) + EPSILON  # where nothing is active, all locations count alike
+    return torch.einsum("bfn,ben->bfe", features, cam / cam.sum(dim=2, keepdim=True))
 
 
 def correspondence_loss(
