@@ -18,6 +18,8 @@ from soundspot.model.heads import AudioTransform, Predictor, Projector
 from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.pcm import PCM, Variant
 
+COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
+
 
 @dataclass(frozen=True)
 class SSPLConfig:
@@ -30,12 +32,12 @@ class SSPLConfig:
         cycles: T of the PCM.
         variant: Whether g and the PCM follow the released code or the paper's text.
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
-        centred: Whether the transformed sound is standardised over the batch (not in the paper):
-            otherwise all sounds share most of their direction, and maps differ little.
         self_attention: Temperature of a self-attention without parameters on the visual feature,
             before the PCM (not in the paper); 0 is off.
         map_self_attention: The same, after the PCM and only when maps are made; training does
             without it.
+        map_centring: How much of what all sounds have in common is taken from a sound when maps
+            are made (not in the paper): 0 is nothing, 1 all of it.
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
         objective: What brings the two views' representations together; with "none" nothing does,
@@ -58,9 +60,9 @@ class SSPLConfig:
     cycles: int = 5
     variant: Variant = "released"
     visual_conv: bool = False
-    centred: bool = False
     self_attention: float = 0.0
     map_self_attention: float = 0.0
+    map_centring: float = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
     objective: Literal["simsiam", "byol", "wmse", "barlow", "none"] = "simsiam"
@@ -79,8 +81,9 @@ class SSPLConfig:
         sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden, self.clusters)
         if min(sizes) < 1:
             raise ValueError("c_v, c_a, cycles, projection, hidden and clusters must be at least 1")
-        if min(self.alignment, self.self_attention, self.map_self_attention) < 0:
-            raise ValueError("alignment and self-attention must not be negative")
+        weights = self.alignment, self.self_attention, self.map_self_attention, self.map_centring
+        if min(weights) < 0:
+            raise ValueError("alignment, self-attention and centring must not be negative")
         if self.objective == "none" and not self.alignment:
             raise ValueError("objective=none leaves nothing to learn from: set alignment above 0")
         if self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
@@ -102,7 +105,6 @@ class _Branch(nn.Module):
         self.self_attention = config.self_attention
         self.released = config.variant == "released"
         self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
-        self.centre = nn.BatchNorm1d(config.c_v, affine=False) if config.centred else nn.Identity()
         self.pcm = None
         if config.pcm:
             self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
@@ -111,11 +113,6 @@ class _Branch(nn.Module):
         self.projector: nn.Module = nn.Identity()
         if config.objective != "none":
             self.projector = Projector(width, config.hidden, config.projection)
-
-    def hear(self, f_a: Tensor) -> Tensor:
-        """The transformed sound, less what all sounds have in common if it is centred."""
-        heard: Tensor = self.centre(self.g(f_a))
-        return heard
 
     def before_pcm(self, f_v: Tensor) -> Tensor:
         """What is not in the paper: a convolution, and a self-attention without parameters."""
@@ -132,7 +129,7 @@ class _Branch(nn.Module):
 
     def forward(self, f_v: Tensor, f_a: Tensor) -> _Encoded:
         f_v = self.visual(f_v, f_a)
-        attended = attention.attend(self.hear(f_a), f_v, self.scaling, self.fusion)
+        attended = attention.attend(self.g(f_a), f_v, self.scaling, self.fusion)
         return _Encoded(attended.similarity, f_v, self.projector(attended.f_av))
 
 
@@ -140,6 +137,7 @@ class SSPL(Method):
     """The trained part of the paper's network; the encoders stay outside, frozen."""
 
     config_class = SSPLConfig
+    common_sound: Tensor | None
     training_only = ("branch.projector.", "predictor.", "target.", "prototypes")
 
     def __init__(self, config: SSPLConfig) -> None:
@@ -153,6 +151,8 @@ class SSPL(Method):
             # Of unit length, since Adam's step is absolute: long vectors would hardly turn.
             prototypes = F.normalize(torch.randn(config.clusters, config.c_v), dim=1)
             self.prototypes = nn.Parameter(prototypes)
+        common = torch.zeros(config.c_v) if config.map_centring else None
+        self.register_buffer("common_sound", common)
         self.target: _Branch | None = None
         if config.objective == "byol":
             self.target = copy.deepcopy(self.branch).requires_grad_(False)
@@ -165,6 +165,7 @@ class SSPL(Method):
 
     def forward(self, batch: Batch) -> MethodOutput:
         """Each view runs on its own, so that batch-norm statistics stay those of one view."""
+        self._follow_common_sound(batch.f_a)
         first = self.branch(batch.f_v1, batch.f_a)
         if self.config.objective == "none":
             loss = self._alignment(first, batch.f_a)
@@ -177,6 +178,13 @@ class SSPL(Method):
             report["alignment"] = aligned.detach()
             loss = loss + self.config.alignment * aligned
         return MethodOutput(loss, report)
+
+    @torch.no_grad()
+    def _follow_common_sound(self, f_a: Tensor) -> None:
+        """Keep a moving average of what the sounds' unit vectors have in common."""
+        if self.training and self.common_sound is not None:
+            mean = F.normalize(self.branch.g(f_a), dim=1).mean(dim=0)
+            self.common_sound.lerp_(mean, 1 - COMMON_MOMENTUM)
 
     def _objective(self, z1: Tensor, z2: Tensor, batch: Batch) -> Tensor:
         match self.config.objective:
@@ -200,7 +208,7 @@ class SSPL(Method):
 
     def _alignment(self, encoded: _Encoded, f_a: Tensor) -> Tensor:
         """The cross-modal term: bring together what is seen and what is heard."""
-        heard, temperature = self.branch.hear(f_a), self.config.alignment_temperature
+        heard, temperature = self.branch.g(f_a), self.config.alignment_temperature
         if self.prototypes is not None:
             every = attention.every_similarity(self.prototypes, encoded.f_v)
             seen = attention.soft_maximum(every, temperature)
@@ -214,9 +222,11 @@ class SSPL(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps S, with the PCM's T of this call if given."""
-        return self._map(self.branch.hear(f_a), self.branch.visual(f_v, f_a, cycles))
+        return self._map(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
 
     def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
+        if self.common_sound is not None:
+            heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
         if self.config.map_self_attention:
             f_v = attention.self_attended(f_v, self.config.map_self_attention)
         return similarity(heard, f_v)
@@ -227,7 +237,7 @@ class SSPL(Method):
         """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
-        heard, pooled = self.branch.hear(f_a), pooled_audio(f_a, unit=self.branch.released)
+        heard, pooled = self.branch.g(f_a), pooled_audio(f_a, unit=self.branch.released)
         steps = self.branch.pcm.trace(self.branch.before_pcm(f_v), pooled, cycles)
         return [self._map(heard, step.f_v) for step in steps]
 
