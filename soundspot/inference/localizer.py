@@ -221,7 +221,8 @@ class Localizer:
     ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
-        views = torch.stack([evaluation_view(frame) for frame in pixels])
+        size = self.card.features.view_size
+        views = torch.stack([evaluation_view(frame, size) for frame in pixels])
         views = views.contiguous(memory_format=torch.channels_last)
         f_v: Tensor = self.visual(views.to(self.device))
         f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
@@ -317,14 +318,21 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return checkpoint.build_method(card.method, card.config), card
-    if chosen in _shipped():
-        return checkpoint.load(MODELS / f"{chosen}.safetensors")
-    if not Path(chosen).exists():
+    shipped = chosen in _shipped()
+    if not shipped and not Path(chosen).exists():
         raise SoundspotError(
             f"no model {chosen!r}: {nearest(chosen, model_names())}, "
             "or the path of a checkpoint or training run"
         )
-    return checkpoint.load(Path(chosen))
+    method, card = checkpoint.load(MODELS / f"{chosen}.safetensors" if shipped else Path(chosen))
+    for size, encoder in (("c_v", card.features.visual), ("c_a", card.features.audio)):
+        takes, gives = card.config.get(size), ENCODERS[encoder].channels
+        if takes not in (None, gives):
+            raise SoundspotError(
+                f"{chosen} does not fit its encoder: it takes features of {takes} channels, but "
+                f"{encoder} gives {gives}"
+            )
+    return method, card
 
 
 def _device(name: str) -> torch.device:

@@ -22,7 +22,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.encoders.table import build_encoder
-from soundspot.encoders.views import VIEW_SIZE
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
@@ -117,7 +116,8 @@ def gflops(recipe: Recipe) -> float:
 
 def measure(recipe: Recipe) -> Complexity:
     """Count the cost of a recipe's model, part by part; nothing is trained or loaded."""
-    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, VIEW_SIZE, VIEW_SIZE))
+    size = recipe.features.view_size
+    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, size, size))
     audio, f_a = _encoder(recipe.features.audio, "audio", (1, SOUND_SAMPLES))
     parts, pcm_pass = _by_shapes(lambda: _method(recipe, f_v, f_a))
     return Complexity((visual, audio, *parts), recipe.train.batch, pcm_pass)

@@ -239,6 +239,12 @@ def test_the_verb_reads_recipes_models_and_overrides(tmp_path: Path, capsys):
     assert asked(capsys, "untrained-sspl-pcm", "model.cycles=1")["pcm_pass"] > 2.3
 
 
+def test_mobilenetv2_is_counted_at_its_own_size():
+    visual = parts_of("features.visual=mobilenetv2")["mobilenetv2 (visual encoder)"]
+    assert visual.parameters == 3_487_816  # 3.5 M, its batch norms folded
+    assert round(visual.frame / 4, 1) == 0.3  # as published for 224 x 224, a quarter of the pixels
+
+
 def test_the_table_shows_every_part_and_the_total(capsys):
     assert main(["complexity"]) == 0
     out = capsys.readouterr().out
