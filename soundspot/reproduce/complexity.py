@@ -145,7 +145,9 @@ def _method(recipe: Recipe, f_v: torch.Size, f_a: torch.Size) -> tuple[list[Part
     views = [torch.rand(batch, *f_v[1:]) for _ in range(VIEWS)]
     classes = torch.arange(batch)  # all different, so no pair is masked as a false negative
     pairs = Batch(views[0], views[1], torch.rand(batch, *f_a[1:]), classes)
-    _, step = count_multiply_adds(parts, lambda: method(pairs))
+    step: Counter[str] = Counter()
+    if method.trainable:
+        _, step = count_multiply_adds(parts, lambda: method(pairs))
     method.eval()
     _, frame = count_multiply_adds(parts, lambda: method.maps(torch.rand(f_v), torch.rand(f_a)))
     own = {

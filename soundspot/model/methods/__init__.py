@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
 from soundspot.model.methods.hardway import HardWay, HardWayConfig
 from soundspot.model.methods.method import Method
+from soundspot.model.methods.names import Names, NamesConfig
 from soundspot.model.methods.senocak import Attention, AttentionConfig
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 
@@ -24,4 +25,5 @@ METHODS: dict[str, MethodSpec] = {
     "attention": MethodSpec(AttentionConfig, Attention),
     "hardway": MethodSpec(HardWayConfig, HardWay),
     "contrastive": MethodSpec(ContrastiveConfig, Contrastive),
+    "names": MethodSpec(NamesConfig, Names),
 }

@@ -37,9 +37,11 @@ class Method(nn.Module):
 
     Attributes:
         training_only: How the names of weights begin that `maps` does not use.
+        trainable: False if there is nothing to train, and no loss.
     """
 
     training_only: tuple[str, ...] = ()
+    trainable: bool = True
 
     @property
     def heads(self) -> list[nn.Parameter]:
