@@ -22,10 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.encoders.table import build_encoder
+from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
-from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.methods.method import Batch
 from soundspot.model.pcm import PCM
 from soundspot.training.recipe import Recipe, read_recipe
