@@ -30,7 +30,7 @@ def conv_layers(channels: int, layout: Sequence[int | None]) -> list[nn.Module]:
         if width is None:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         else:
-            layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU(inplace=True)]
             channels = width
     return layers
 

@@ -111,5 +111,5 @@ def conv3x3(
             products = torch.bmm(products, weights).view(side * side, -1)
             cells = (back @ products).view(m, m, -1, columns, o).permute(2, 0, 3, 1, 4)
             target = result[start * m : (start + step) * m]
-            target.view(-1, m, columns, m, o).copy_(cells)
-    return out[:, :h, :w].permute(0, 3, 1, 2) + bias[:, None, None]
+            torch.add(cells, bias, out=target.view(-1, m, columns, m, o))
+    return out[:, :h, :w].permute(0, 3, 1, 2)
