@@ -32,10 +32,10 @@ import torch.nn.functional as F
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.encoders.table import build_encoder
+from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
-from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.model.pcm import PCM

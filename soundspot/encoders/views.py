@@ -4,6 +4,7 @@ Axes: three colour channels, h w pixels. Frames are RGB uint8; views are ImageNe
 All randomness comes from the generator passed in, so a view is a function of its seed.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -18,7 +19,7 @@ from soundspot.media.resizing import resize_tensor
 
 STORED_SIZE = 256
 VIEW_SIZE = 224
-RESIZED = int(VIEW_SIZE * 1.1)
+MARGIN = 1.1  # a crop is cut from a frame this much larger
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -32,10 +33,12 @@ def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
     return (view - mean) / std
 
 
-def evaluation_view(frame: UInt8[Tensor, "3 h w"]) -> Float[Tensor, "3 224 224"]:
-    """The whole frame at 224 x 224: nothing is cropped, so a map covers the frame."""
+def evaluation_view(
+    frame: UInt8[Tensor, "3 h w"], size: int = VIEW_SIZE
+) -> Float[Tensor, "3 size size"]:
+    """The whole frame as a square: nothing is cropped, so a map covers the frame."""
     stored = resize_tensor(frame, STORED_SIZE, STORED_SIZE)
-    return normalise(resize_tensor(stored, VIEW_SIZE, VIEW_SIZE).float() / 255)
+    return normalise(resize_tensor(stored, size, size).float() / 255)
 
 
 def view_generator(seed: int, epoch: int, index: int) -> Rng:
@@ -44,12 +47,12 @@ def view_generator(seed: int, epoch: int, index: int) -> Rng:
 
 
 def random_view(
-    frame: UInt8[Tensor, "3 h w"], augmentations: Sequence[str], rng: Rng
-) -> Float[Tensor, "3 224 224"]:
+    frame: UInt8[Tensor, "3 h w"], augmentations: Sequence[str], rng: Rng, size: int = VIEW_SIZE
+) -> Float[Tensor, "3 size size"]:
     """Draw one training view; augmentations are applied in the order of AUGMENTATIONS."""
     check_augmentations(augmentations)
-    size = RESIZED if "crop" in augmentations else VIEW_SIZE
-    view = resize_tensor(frame, size, size).float() / 255
+    side = int(size * MARGIN) if "crop" in augmentations else size
+    view = resize_tensor(frame, side, side).float() / 255
     for name, augment in AUGMENTATIONS.items():
         if name in augmentations:
             view = augment(view, rng)
@@ -63,8 +66,9 @@ def check_augmentations(names: Sequence[str]) -> None:
 
 
 def _crop(view: Tensor, rng: Rng) -> Tensor:
-    top, left = rng.integers(0, view.shape[1] - VIEW_SIZE + 1, size=2)
-    return view[:, top : top + VIEW_SIZE, left : left + VIEW_SIZE]
+    size = math.ceil(view.shape[1] / MARGIN)
+    top, left = rng.integers(0, view.shape[1] - size + 1, size=2)
+    return view[:, top : top + size, left : left + size]
 
 
 def _colour_jitter(view: Tensor, rng: Rng) -> Tensor:

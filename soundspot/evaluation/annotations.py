@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
+from soundspot.data.corpora.anysound import read_pairs
 from soundspot.data.manifest import Box
 from soundspot.evaluation.listening import Side
 
@@ -137,6 +138,21 @@ def escvoc_duets(split: str, folder: Path) -> list[BenchmarkItem]:
             audio, cls = row[f"{side}_sound"], row[f"{side}_cls"]
             items.append(BenchmarkItem(f"{group}-{side}", group, audio, (boxes,), cls, group, side))
     return items
+
+
+def anysound(split: str, folder: Path) -> list[BenchmarkItem]:
+    """A half of anysound: photographs of things that ESC-VOC does not have, with their sounds."""
+    return [
+        BenchmarkItem(
+            id=PurePosixPath(image["file"]).stem,
+            frame=image["file"],
+            audio=sound["file"],
+            boxes=(_boxes(image["boxes"], folder / "images.json"),),
+            cls=image["cls"],
+        )
+        for image, sound in read_pairs(folder)
+        if image["split"] == split
+    ]
 
 
 def _photographs(folder: Path) -> Callable[[str], tuple[Box, ...]]:

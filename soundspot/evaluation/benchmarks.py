@@ -130,5 +130,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
             400,
             partial(files.escvoc_duets, "val"),
         ),
+        Benchmark("anysound", "anysound, development half", 100, partial(files.anysound, "val")),
+        Benchmark(
+            "anysound-heldout", "anysound, held-out half", 99, partial(files.anysound, "test")
+        ),
     )
 }

@@ -66,7 +66,7 @@ def open_model(name: str | Path) -> EvaluatedModel:
 
 @dataclass(frozen=True, eq=False)
 class EncodedFeatures:
-    """Features in memory, 200 KB per frame; `lost` gives the reason for each unreadable file."""
+    """Features in memory, half precision; `lost` gives the reason for each unreadable file."""
 
     frames: Mapping[str, Tensor]
     sounds: Mapping[str, Tensor]
@@ -114,13 +114,15 @@ def encode_now(
 ) -> EncodedFeatures:
     """Encode frames and sounds under a progress bar; unreadable files are listed as lost."""
     visual, audio, _, device = model.encoders
+    size = model.card.features.view_size
     seen, heard, lost = {}, {}, {}
     with torch.inference_mode():
         for name in progress(dict.fromkeys(frames), "encoding frames"):
             try:
                 pixels = torch.from_numpy(pairs.frame(name)).permute(2, 0, 1)
-                view = evaluation_view(pixels)[None].contiguous(memory_format=torch.channels_last)
-                seen[name] = visual(view.to(device))[0].half().cpu()
+                view = evaluation_view(pixels, size)[None].to(device)
+                view = view.contiguous(memory_format=torch.channels_last)
+                seen[name] = visual(view)[0].half().cpu()
             except ItemError as error:
                 lost[name] = str(error)
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):

@@ -26,11 +26,11 @@ from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Fe
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
-from soundspot.evaluation.scenes import ESCVOC_SPLITS, NO_MEDIA, find_scenes
+from soundspot.evaluation.scenes import NO_MEDIA, OWN_SPLITS, find_scenes
 from soundspot.evaluation.source_detection import SourceDetection, score_escvoc, score_extended
 from soundspot.features.spec import FeatureSpec
 
-ESCVOC = Path("data/escvoc")
+DATA = Path("data")
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 MORE_CYCLES = 2  # passes that the figures show beyond the trained T
 
@@ -116,8 +116,9 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
 
 def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | None:
     """The pair set with a benchmark's media; None if none is needed."""
-    is_default = benchmark.name in ESCVOC_SPLITS and ESCVOC.is_dir()
-    if data := request.data or (ESCVOC if is_default else None):
+    usual = DATA / benchmark.name.partition("-")[0]
+    is_default = benchmark.name in OWN_SPLITS and usual.is_dir()
+    if data := request.data or (usual if is_default else None):
         return PairSet.open(data)
     if request.models:
         raise SoundspotError(

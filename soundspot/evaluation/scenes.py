@@ -10,11 +10,13 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, load_benchmark
 from soundspot.evaluation.validation import side_of
 
-ESCVOC_SPLITS: Mapping[str, str] = {
+OWN_SPLITS: Mapping[str, str] = {  # benchmarks whose truth is in their pair set
     "escvoc": "test",
     "escvoc-val": "val",
     "escvoc-duets": "duets-test",
     "escvoc-duets-val": "duets-val",
+    "anysound": "val",
+    "anysound-heldout": "test",
 }
 NO_MEDIA = "not in the pair set"
 
@@ -24,10 +26,10 @@ def find_scenes(
 ) -> tuple[list[BenchmarkItem], dict[str, str]]:
     """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
 
-    ESC-VOC's truth is in its pair set; other truths are read from their annotation files and, given
-    a pair set, looked up there by id.
+    The truth of ESC-VOC and anysound is in their pair sets; other truths are read from their
+    annotation files and, given a pair set, looked up there by id.
     """
-    split = ESCVOC_SPLITS.get(benchmark.name)
+    split = OWN_SPLITS.get(benchmark.name)
     if split is not None and pairs is not None:
         own = annotated_scenes(pairs, split)
         if len(own) > benchmark.count:

@@ -22,7 +22,7 @@ from soundspot.common.files import BusyError, atomic_write, locked, remove_lefto
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.logmel import HOP, PATCH_FRAMES
 from soundspot.encoders.table import ENCODERS
-from soundspot.encoders.views import VIEW_SIZE, evaluation_view, random_view, view_generator
+from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features.cache import (
     CODE_VERSION,
     DESCRIPTION,
@@ -162,7 +162,7 @@ def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
 
 def _grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
     encoder = ENCODERS[spec.visual]
-    side = VIEW_SIZE // (encoder.stride or 1)
+    side = spec.view_size // (encoder.stride or 1)
     return side, side, encoder.channels
 
 
@@ -208,10 +208,10 @@ def _encode_frames(
     for index in range(start + rows.start, start + rows.stop):
         frame = torch.from_numpy(work.pairs.frame(frames[index])).permute(2, 0, 1)
         if view is None:
-            images.append(evaluation_view(frame))
+            images.append(evaluation_view(frame, spec.view_size))
         else:
             rng = view_generator(spec.seed, view, index)
-            images.append(random_view(frame, spec.augmentations, rng))
+            images.append(random_view(frame, spec.augmentations, rng, spec.view_size))
     batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
     features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
     return features.permute(0, 2, 3, 1).half().cpu().numpy()

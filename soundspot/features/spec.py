@@ -38,6 +38,13 @@ class FeatureSpec:
     augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
     seed: int = 0
 
+    @property
+    def view_size(self) -> int:
+        """Side in pixels of the views that the visual encoder sees."""
+        size = ENCODERS[self.visual].view
+        assert size is not None  # a visual encoder has one
+        return size
+
     def __post_init__(self) -> None:
         """Refuse unknown names before any work starts."""
         for modality, name in (("visual", self.visual), ("audio", self.audio)):

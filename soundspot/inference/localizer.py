@@ -30,7 +30,9 @@ from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
 from soundspot.model import checkpoint
+from soundspot.model.bridge import BRIDGE, read_bridge
 from soundspot.model.methods.method import Method
+from soundspot.model.methods.names import build_names
 from soundspot.model.methods.sspl import SSPLConfig
 
 DEFAULT_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
@@ -39,6 +41,7 @@ UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
     "untrained-sspl-pcm": SSPLConfig(c_a=ENCODERS["yamnet"].channels, pcm=True),
 }
+NAMES = "names"  # the bridge by names, built from the weights of its encoders
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
@@ -221,7 +224,8 @@ class Localizer:
     ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
-        views = torch.stack([evaluation_view(frame) for frame in pixels])
+        size = self.card.features.view_size
+        views = torch.stack([evaluation_view(frame, size) for frame in pixels])
         views = views.contiguous(memory_format=torch.channels_last)
         f_v: Tensor = self.visual(views.to(self.device))
         f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
@@ -273,8 +277,9 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
     """Load a model that is ready to localise; its encoders are downloaded once and cached.
 
     Args:
-        name_or_path: A name (see `model_names`), a .safetensors checkpoint, or the folder of a
-            training run; default: the best model that ships with soundspot.
+        name_or_path: A name (see `model_names`), a .safetensors checkpoint, the folder of a
+            training run, or your own bridge.yaml for the model "names"; default: the best model
+            that ships with soundspot.
         device: As torch names it: "cpu", "cuda", "mps".
 
     Example:
@@ -302,8 +307,8 @@ def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localiz
 
 
 def model_names() -> list[str]:
-    """The names that `load` accepts: models that ship with soundspot, and untrained ones."""
-    return [*_shipped(), *UNTRAINED]
+    """The names that `load` accepts: shipped models, the bridge by names, untrained ones."""
+    return [*_shipped(), NAMES, *UNTRAINED]
 
 
 def _shipped() -> list[str]:
@@ -317,14 +322,31 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return checkpoint.build_method(card.method, card.config), card
-    if chosen in _shipped():
-        return checkpoint.load(MODELS / f"{chosen}.safetensors")
-    if not Path(chosen).exists():
+    if chosen == NAMES or Path(chosen).suffix in (".yaml", ".yml"):
+        return _read_names(BRIDGE if chosen == NAMES else Path(chosen))
+    shipped = chosen in _shipped()
+    if not shipped and not Path(chosen).exists():
         raise SoundspotError(
             f"no model {chosen!r}: {nearest(chosen, model_names())}, "
             "or the path of a checkpoint or training run"
         )
-    return checkpoint.load(Path(chosen))
+    method, card = checkpoint.load(MODELS / f"{chosen}.safetensors" if shipped else Path(chosen))
+    for size, encoder in (("c_v", card.features.visual), ("c_a", card.features.audio)):
+        takes, gives = card.config.get(size), ENCODERS[encoder].channels
+        if takes not in (None, gives):
+            raise SoundspotError(
+                f"{chosen} does not fit its encoder: it takes features of {takes} channels, but "
+                f"{encoder} gives {gives}"
+            )
+    return method, card
+
+
+def _read_names(bridge: Path) -> tuple[Method, checkpoint.Card]:
+    features = FeatureSpec(visual="mobilenetv2", audio="yamnet")
+    seen, heard = (ENCODERS[name].weights for name in (features.visual, features.audio))
+    things = read_bridge(bridge, weights.class_names(heard), weights.class_names(seen))
+    model = build_names(weights.load_tensors(seen), weights.load_tensors(heard), things)
+    return model, checkpoint.Card("names", to_dict(model.config), features)
 
 
 def _device(name: str) -> torch.device:

@@ -19,9 +19,7 @@ Axes: b batch, i input channels, o output channels, h w cells, y z the coarser g
 n tiles or cells of a part of the batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -30,38 +28,19 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from soundspot.encoders.winograd import F2, is_worthwhile
+
 # Tiles or cells that are multiplied at once, and pictures that are cut into tiles at once: as many
 # as a matrix product needs to be efficient, and as few as fit into the caches.
 CHUNK = 784
 PICTURES = 2
 
-# B and A hold only 1, 0 and -1: they are written out as sums in _combine and _outputs.
-G = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0.0, 0.0, 1.0))
-
-_plain = ContextVar("plain", default=False)
-
-
-@contextmanager
-def plain_operations() -> Iterator[None]:
-    """Use PyTorch's own convolutions on a CPU too: to count them, or to compare."""
-    token = _plain.set(True)
-    try:
-        yield
-    finally:
-        _plain.reset(token)
-
-
-def _is_worthwhile(weight: Tensor) -> bool:
-    """Whether the fast form is the faster one: on a CPU, and not compiled."""
-    on_cpu = weight.device.type == "cpu"
-    return on_cpu and not torch.compiler.is_compiling() and not _plain.get()
-
 
 def pooled_conv3x3(weight: Tensor) -> Callable[[Tensor], Tensor]:
     """The map x -> max_pool2d(conv2d(x, weight, padding=1), 2), weight (o, i, 3, 3)."""
-    if not _is_worthwhile(weight):
+    if not is_worthwhile(weight):
         return lambda x: F.max_pool2d(F.conv2d(x, weight, padding=1), 2)
-    g = weight.new_tensor(G)
+    g = weight.new_tensor(F2.g)
     taps = weight.permute(3, 2, 0, 1).reshape(9, -1)  # columns before rows, as in _tiles
     transformed = (torch.kron(g, g) @ taps).view(16, *weight.shape[:2])
 
@@ -78,7 +57,7 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
     A grid of 2n + 1 by 2m + 1 is reached by stride 2 (3 -> 7), any other by bilinear up-sampling
     first (7 -> 14).
     """
-    if not _is_worthwhile(weight):
+    if not is_worthwhile(weight):
         return lambda x, size: plain_upward_conv3x3(x, weight, size)
     kernel = weight.permute(0, 2, 3, 1).contiguous()
 
@@ -95,7 +74,7 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
 
 def conv1x1(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     """The map x -> conv2d(x, weight, bias), weight (o, i, 1, 1): a matrix product of the cells."""
-    if not _is_worthwhile(weight):
+    if not is_worthwhile(weight):
         return lambda x: F.conv2d(x, weight, bias)
     return lambda x: _channels_first(F.linear(_channels_last(x), weight.flatten(1), bias))
 
@@ -105,7 +84,7 @@ def broadcast_conv1x1(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tenso
 
     A transposed convolution of 1 x 1 gives every cell the same, so one cell is enough.
     """
-    if not _is_worthwhile(weight):
+    if not is_worthwhile(weight):
         return lambda x, size: F.conv_transpose2d(x[..., None, None].expand(-1, -1, *size), weight)
     return lambda x, size: (x @ weight.flatten(1))[..., None, None].expand(-1, -1, *size)
 
@@ -130,6 +109,7 @@ def _channels_first(x: Tensor) -> Tensor:
 class _PooledWinograd(torch.autograd.Function):
     """max_pool2d of a convolution: x (b, h, w, i) and G w G^T of the weights, (16, o, i).
 
+    F2's B and A hold only 1, 0 and -1: they are written out as sums in _combine and _outputs.
     The backward pass makes the tiles again: they are four times as large as x.
     """
 

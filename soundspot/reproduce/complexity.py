@@ -22,11 +22,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.encoders.table import build_encoder
-from soundspot.encoders.views import VIEW_SIZE
+from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
-from soundspot.model.fast_convolutions import plain_operations
 from soundspot.model.methods.method import Batch
 from soundspot.model.pcm import PCM
 from soundspot.training.recipe import Recipe, read_recipe
@@ -117,7 +116,8 @@ def gflops(recipe: Recipe) -> float:
 
 def measure(recipe: Recipe) -> Complexity:
     """Count the cost of a recipe's model, part by part; nothing is trained or loaded."""
-    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, VIEW_SIZE, VIEW_SIZE))
+    size = recipe.features.view_size
+    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, size, size))
     audio, f_a = _encoder(recipe.features.audio, "audio", (1, SOUND_SAMPLES))
     parts, pcm_pass = _by_shapes(lambda: _method(recipe, f_v, f_a))
     return Complexity((visual, audio, *parts), recipe.train.batch, pcm_pass)
@@ -145,7 +145,9 @@ def _method(recipe: Recipe, f_v: torch.Size, f_a: torch.Size) -> tuple[list[Part
     views = [torch.rand(batch, *f_v[1:]) for _ in range(VIEWS)]
     classes = torch.arange(batch)  # all different, so no pair is masked as a false negative
     pairs = Batch(views[0], views[1], torch.rand(batch, *f_a[1:]), classes)
-    _, step = count_multiply_adds(parts, lambda: method(pairs))
+    step: Counter[str] = Counter()
+    if method.trainable:
+        _, step = count_multiply_adds(parts, lambda: method(pairs))
     method.eval()
     _, frame = count_multiply_adds(parts, lambda: method.maps(torch.rand(f_v), torch.rand(f_a)))
     own = {

@@ -133,6 +133,7 @@ def _views(
             torch.from_numpy(data.pairs.frame(frame)).permute(2, 0, 1),
             data.cache.spec.augmentations,
             view_generator(data.seed, int(view), int(i)),
+            data.cache.spec.view_size,
         )
         for frame, view, i in zip(frames, views, index, strict=True)
     ]

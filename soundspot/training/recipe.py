@@ -127,6 +127,8 @@ def uses_batch_statistics(recipe: Recipe) -> bool:
 
 def check_selection(recipe: Recipe, pairs: PairSet) -> None:
     """Refuse a recipe whose best weights could not be selected."""
+    if not METHODS[recipe.method].module.trainable:
+        raise SoundspotError(f"the method {recipe.method} has nothing to train: use it as it is")
     select, splits = recipe.train.select, pairs.splits()
     if "val" not in splits:
         raise SoundspotError(

@@ -25,10 +25,11 @@ def test_the_table_names_what_each_encoder_gives(encoders: dict[str, nn.Module])
     for name, spec in ENCODERS.items():
         assert spec.name == name
         if spec.modality == "visual":
-            assert spec.stride == 16
-            assert encoders[name](noise(1, 3, 32, 48)).shape == (1, spec.channels, 2, 3)
+            assert spec.view == 14 * spec.stride
+            view = noise(1, 3, 2 * spec.stride, 3 * spec.stride)
+            assert encoders[name](view).shape == (1, spec.channels, 2, 3)
         else:
-            assert spec.stride is None
+            assert spec.stride is spec.view is None
             assert encoders[name](noise(1, 48_000)).shape == (1, 3, spec.channels)
 
 
@@ -51,7 +52,9 @@ def test_random_weights_keep_the_signal_alive(name: str, encoders: dict[str, nn.
 
 
 def test_an_unknown_encoder_is_answered_with_the_choices() -> None:
-    with pytest.raises(SoundspotError, match="'resnet': The choices are vgg16, vggish, yamnet"):
+    with pytest.raises(
+        SoundspotError, match="'resnet': The choices are vgg16, mobilenetv2, vggish, yamnet"
+    ):
         build_encoder("resnet", None)
 
 

@@ -56,6 +56,15 @@ def test_evaluation_view_keeps_the_whole_frame_and_uses_imagenet_statistics():
     assert (halves[:, :, :100] > halves[:, :, 124:]).all()
 
 
+@pytest.mark.parametrize("size", [224, 448])
+def test_views_have_the_size_that_their_encoder_asks_for(size):
+    grey = torch.full((3, 90, 331), 128, dtype=torch.uint8)
+    assert evaluation_view(grey, size).shape == (3, size, size)
+    for names in ((), ("crop",)):
+        view = random_view(grey, names, view_generator(0, 0, 0), size)
+        assert view.shape == (3, size, size)
+
+
 @pytest.mark.parametrize("offset", [0, 22])
 def test_crop_cuts_224_of_246_anywhere(offset):
     grid = torch.arange(246 * 246.0).view(1, 246, 246).repeat(3, 1, 1)

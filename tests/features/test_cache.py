@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -42,6 +43,14 @@ def test_a_torn_shard_is_refused_by_name(tiny_pairs, made, tmp_path, keep):
     shard = folder / "view00-00000.npy"
     shard.write_bytes(shard.read_bytes()[:keep])
     with pytest.raises(SoundspotError, match="view00-00000.npy is damaged"):
+        FeatureCache.open(folder, tiny_pairs, SPEC)
+
+
+def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
+    folder = tmp_path / "mixed"
+    shutil.copytree(made[1], folder)
+    np.save(folder / "view01-00000.npy", np.zeros((11, 7, 7, 512), np.float16))
+    with pytest.raises(SoundspotError, match=r"two sizes \(14x14x512 and 7x7x512\); delete it"):
         FeatureCache.open(folder, tiny_pairs, SPEC)
 
 

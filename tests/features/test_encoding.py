@@ -94,3 +94,13 @@ def test_two_processes_share_the_work(tiny_pairs, made, tmp_path):
     for path in made[1].glob("*.npy"):
         ours = np.load(folder / path.name)
         np.testing.assert_allclose(ours, np.load(path), rtol=2e-3, atol=2e-3)
+
+
+def test_frames_are_shown_at_the_size_of_their_encoder(tiny_pairs, tmp_path):
+    spec = FeatureSpec("mobilenetv2", pretrained=False, views=0)
+    cache = encode(tiny_pairs, tmp_path / "small", spec)
+    frame = "frames/val-3.jpg"
+    view = evaluation_view(as_tensor(tiny_pairs, frame), 448)
+    expected = load_encoders(spec).visual(view[None])
+    assert expected.shape == (1, 1280, 14, 14)
+    torch.testing.assert_close(cache.evaluation([frame]), expected, rtol=2e-3, atol=2e-3)

@@ -10,6 +10,7 @@ import soundspot
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache
 from soundspot.features import spec
+from soundspot.features.cache import cache_folder
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
 
 CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
@@ -27,6 +28,10 @@ CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
 def test_impossible_specs_are_refused(values, message):
     with pytest.raises(SoundspotError, match=message):
         FeatureSpec(**values)
+
+
+def test_the_folder_of_features_keeps_its_name(tiny_pairs):
+    assert cache_folder(tiny_pairs, FeatureSpec(views=4)).name == "vgg16-yamnet-1fc5b12c"
 
 
 def test_a_digest_follows_names_order_and_values():

@@ -294,6 +294,15 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path / "models"
 
 
+def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
+    path = shipped / f"{DEFAULT_MODEL}.json"
+    path.write_text(path.read_text().replace('"vgg16"', '"mobilenetv2"'))
+    with pytest.raises(
+        SoundspotError, match="takes features of 512 channels, but mobilenetv2 .*1280"
+    ):
+        soundspot.load()
+
+
 def test_the_model_that_ships_is_the_default(shipped: Path):
     model = soundspot.load()
     assert model.name == DEFAULT_MODEL and model.card.trained

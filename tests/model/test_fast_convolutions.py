@@ -3,11 +3,11 @@ import torch
 import torch.nn.functional as F
 
 import reference
+from soundspot.encoders.winograd import plain_operations
 from soundspot.model import fast_convolutions
 from soundspot.model.fast_convolutions import (
     broadcast_conv1x1,
     conv1x1,
-    plain_operations,
     pooled_conv3x3,
     upward_conv3x3,
 )

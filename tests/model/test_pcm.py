@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import reference
-from soundspot.model.fast_convolutions import plain_operations
+from soundspot.encoders.winograd import plain_operations
 from soundspot.model.pcm import PCM
 
 C_V, C_A, BATCH = 5, 3, 2

@@ -24,7 +24,7 @@ from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch
 from soundspot.training.loop import train
 from soundspot.training.optimiser import make_optimiser, parameter_groups, set_rates
-from soundspot.training.recipe import Recipe, TrainConfig, read_recipe
+from soundspot.training.recipe import Recipe, TrainConfig, check_selection, read_recipe
 
 SPEC = FeatureSpec(pretrained=False, views=3)
 SMALL = {"projection": 7, "hidden": 13}
@@ -398,6 +398,13 @@ def test_recipes_are_checked_when_read():
 def test_what_cannot_train_is_refused(bad):
     with pytest.raises(SoundspotError, match="train: "):
         from_dict(Recipe, {"pairs": "x", "train": bad})
+
+
+def test_channels_follow_from_the_encoder_and_names_is_not_trained(tiny_pairs):
+    values = {"pairs": str(tiny_pairs.root), "features": {"visual": "mobilenetv2"}}
+    assert from_dict(Recipe, {**values, "method": "contrastive"}).model["c_v"] == 1280
+    with pytest.raises(SoundspotError, match="the method names has nothing to train"):
+        check_selection(from_dict(Recipe, {**values, "method": "names"}), tiny_pairs)
 
 
 def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):

@@ -94,9 +94,9 @@ def prepare(
 
 
 def _write(lists: Lists, writer: PairWriter) -> Summary:
-    frames, entries = _store("images", lists.images, writer.add_frame, _photograph)
-    audio, sound_entries = _store("sounds", lists.sounds, writer.add_sound, _loudest_part)
-    sounds = [_sound(lists.sounds[key], name) for key, name in audio.items()]
+    frames, entries = store_media("images", lists.images, writer.add_frame, read_photograph)
+    audio, sound_entries = store_media("sounds", lists.sounds, writer.add_sound, read_loudest)
+    sounds = [make_sound(lists.sounds[key], name) for key, name in audio.items()]
     made = [
         *_train_pairs(lists, frames, sounds),
         *_fixed_pairs(lists, frames | audio),
@@ -112,7 +112,10 @@ def _write(lists: Lists, writer: PairWriter) -> Summary:
 
 def _read_lists(source: Path) -> Lists:
     """Read the four lists and check that they fit together."""
-    rows = {name: _read_list(source / f"{name}.json", COLUMNS[name]) for name in COLUMNS}
+    rows = {
+        name: read_list(source / f"{name}.json", columns, "ESC-VOC")
+        for name, columns in COLUMNS.items()
+    }
     images = {f"images/{row['file']}": row for row in rows["images"]}
     sounds = {f"sounds/{row['file']}": row for row in rows["sounds"]}
     for name in ("pairs", "duets"):
@@ -128,12 +131,13 @@ def _read_lists(source: Path) -> Lists:
     return Lists(images, sounds, rows["pairs"], rows["duets"])
 
 
-def _read_list(path: Path, columns: str) -> list[Row]:
+def read_list(path: Path, columns: str, benchmark: str) -> list[Row]:
+    """Read a JSON list of objects and check that each has the columns."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise SoundspotError(
-            f"{path.parent} is not the ESC-VOC benchmark: it has no {path.name}"
+            f"{path.parent} is not the {benchmark} benchmark: it has no {path.name}"
         ) from error
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error
@@ -146,7 +150,7 @@ def _read_list(path: Path, columns: str) -> list[Row]:
     return rows
 
 
-def _photograph(row: Row) -> NDArray[np.uint8]:
+def read_photograph(row: Row) -> NDArray[np.uint8]:
     """A photograph at the size it has in the benchmark."""
     frame = media.read_frame(row["path"])
     height, width = frame.shape[:2]
@@ -159,7 +163,8 @@ def _photograph(row: Row) -> NDArray[np.uint8]:
     return resize_frame(frame, row["height"], row["width"])
 
 
-def _loudest_part(row: Row) -> NDArray[np.float32]:
+def read_loudest(row: Row) -> NDArray[np.float32]:
+    """The loudest 3 s of a recording."""
     return loudest(media.read_waveform(row["path"]), media.SOUND_SAMPLES)
 
 
@@ -176,7 +181,7 @@ def loudest(waveform: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
     return waveform[start : start + samples]
 
 
-def _store(
+def store_media(
     what: str,
     rows: Mapping[str, Row],
     add: Callable[[str, Callable[[], Any]], str],
@@ -201,7 +206,7 @@ def _train_pairs(
     for key, frame in frames.items():
         row = lists.images[key]
         if row["split"] == "train" and row["cls"] in heard:
-            yield replace(_pair(row, frame, None), boxes=None)
+            yield replace(make_pair(row, frame, None), boxes=None)
         elif row["split"] == "train":
             yield LedgerEntry(
                 f"pair {_id(row)}", "missing", f"no train sound of class {row['cls']}"
@@ -214,7 +219,7 @@ def _fixed_pairs(lists: Lists, stored: Stored) -> Iterator[Pair | LedgerEntry]:
         if absent := _absent(stored, row["image"], row["sound"]):
             yield LedgerEntry(f"pair {_id(image)}", "missing", absent)
         else:
-            yield _pair(image, stored[row["image"]], stored[row["sound"]])
+            yield make_pair(image, stored[row["image"]], stored[row["sound"]])
 
 
 def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | LedgerEntry]:
@@ -232,7 +237,7 @@ def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | 
         ):
             halved = tuple((offset + a / 2, b, offset + c / 2, d) for a, b, c, d in _boxes(image))
             yield replace(
-                _pair(image, frame, stored[sound]),
+                make_pair(image, frame, stored[sound]),
                 id=f"{group}-{side}",
                 split=f"duets-{row['split']}",
                 boxes=(halved,),
@@ -241,7 +246,7 @@ def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | 
 
 
 def _side_by_side(rows: Sequence[Row]) -> NDArray[np.uint8]:
-    halves = [resize_frame(_photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
+    halves = [resize_frame(read_photograph(row), FRAME_SIZE, FRAME_SIZE // 2) for row in rows]
     return np.concatenate(halves, axis=1)
 
 
@@ -250,7 +255,8 @@ def _absent(stored: Stored, *keys: str) -> str:
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
-def _pair(row: Row, frame: str, audio: str | None) -> Pair:
+def make_pair(row: Row, frame: str, audio: str | None) -> Pair:
+    """The pair of a photograph's row and stored media, with its boxes as one annotator's."""
     return Pair(
         id=_id(row),
         frame=frame,
@@ -263,7 +269,8 @@ def _pair(row: Row, frame: str, audio: str | None) -> Pair:
     )
 
 
-def _sound(row: Row, audio: str) -> Sound:
+def make_sound(row: Row, audio: str) -> Sound:
+    """The entry of a stored recording."""
     source = f"{row['url']} by {row['author']}"
     return Sound(_id(row), audio, row["split"], row["cls"], source, row["licence"])
 

@@ -23,5 +23,6 @@ METHODS = MethodTable(
         "fnac": "soundspot.model.methods.fnac:FNAC",
         "ssltie": "soundspot.model.methods.ssltie:SSLTIE",
         "sacl": "soundspot.model.methods.sacl:SACL",
+        "names": "soundspot.model.methods.names:Names",
     }
 )

@@ -41,10 +41,12 @@ class Method(nn.Module):
     Attributes:
         config_class: The dataclass of its switches, which its constructor takes.
         training_only: How the names of weights begin that `maps` does not use.
+        trainable: False if there is nothing to train, and no loss.
     """
 
     config_class: ClassVar[type[Any]]
     training_only: tuple[str, ...] = ()
+    trainable: bool = True
 
     @property
     def heads(self) -> list[nn.Parameter]:

@@ -1,0 +1,74 @@
+"""The bridge from sounds to things by their names: bridge.yaml, read and checked.
+
+Every line of the file is one sounding thing: `thing: AudioSet names -> ImageNet classes`, several
+separated by semicolons; `a ... b` takes all classes from a to b.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from soundspot.common.config import read_yaml
+from soundspot.common.errors import SoundspotError
+
+BRIDGE = Path(__file__).with_name("bridge.yaml")
+
+
+class Thing(NamedTuple):
+    """One line of the bridge, its sounds and classes as numbers."""
+
+    name: str
+    sounds: tuple[int, ...]
+    classes: tuple[int, ...]
+
+
+def read_bridge(
+    path: Path, sound_names: Sequence[str], class_names: Sequence[str]
+) -> tuple[Thing, ...]:
+    """Read a bridge.
+
+    Args:
+        path: The YAML file.
+        sound_names: AudioSet's names, in the order of the audio classifier's scores.
+        class_names: ImageNet's names, in the order of the visual classifier's scores.
+
+    Raises:
+        SoundspotError: A line has another form, or names what is no sound or no class.
+    """
+    sounds = {name: number for number, name in enumerate(sound_names)}
+    classes = {name: number for number, name in enumerate(class_names)}
+    things = []
+    for name, line in read_yaml(path).items():
+        where = f"{path}, {str(name)!r}"
+        heard, arrow, seen = str(line).partition("->")
+        if not arrow:
+            raise SoundspotError(f"{where}: expected AudioSet names -> ImageNet classes")
+        heard_numbers = [_find(part, sounds, "AudioSet sound", where) for part in heard.split(";")]
+        seen_numbers = [k for part in seen.split(";") for k in _range(part, classes, where)]
+        things.append(Thing(str(name), _unique(heard_numbers), _unique(seen_numbers)))
+    if not things:
+        raise SoundspotError(f"{path} has no lines")
+    return tuple(things)
+
+
+def _range(words: str, classes: Mapping[str, int], where: str) -> range:
+    first, _, last = words.partition("...")
+    start = _find(first, classes, "ImageNet class", where)
+    stop = _find(last, classes, "ImageNet class", where) if last else start
+    if stop < start:
+        raise SoundspotError(f"{where}: {last.strip()!r} comes before {first.strip()!r}")
+    return range(start, stop + 1)
+
+
+def _find(words: str, numbers: Mapping[str, int], kind: str, where: str) -> int:
+    name = words.strip()
+    if name not in numbers:
+        close = difflib.get_close_matches(name, list(numbers), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SoundspotError(f"{where}: there is no {kind} {name!r}{hint}")
+    return numbers[name]
+
+
+def _unique(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))

@@ -1,0 +1,133 @@
+"""The bridge by names: what the sound may be, found by a classifier's evidence. Nothing is trained.
+
+The audio encoder's classifier names the sound, the visual encoder's classifier the things at every
+location, and a table (see `model.bridge`) joins the two.
+
+Axes: b batch, p audio patches, a audio channels (c_a), s sounds, c visual channels (c_v), k visual
+classes, t things of the bridge, n locations of the grid, h w feature grid.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from soundspot.model.attention import self_attended, similarity
+from soundspot.model.bridge import Thing
+from soundspot.model.methods.method import Method
+
+FAINTEST = 1e-6  # a lower score of a sound counts as this
+
+
+@dataclass(frozen=True)
+class NamesConfig:
+    """The sizes of the two classifiers, and how their evidence is weighed.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature.
+        sounds: Classes of the audio classifier.
+        classes: Classes of the visual classifier.
+        things: Lines of the bridge.
+        self_attention: Temperature of the self-attention without parameters that maps are made
+            with.
+        size_prior: How far a thing of many classes is discounted: 0 adds up the probabilities of
+            its classes, 1 takes their mean.
+    """
+
+    c_v: int = 1280
+    c_a: int = 1024
+    sounds: int = 521
+    classes: int = 1000
+    things: int = 1
+    self_attention: float = 0.2
+    size_prior: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if min(self.c_v, self.c_a, self.sounds, self.classes, self.things) < 1:
+            raise ValueError("c_v, c_a, sounds, classes and things must be at least 1")
+        if self.self_attention <= 0:
+            raise ValueError("self_attention must be positive")
+
+
+class Names(Method):
+    """Both classifiers and the bridge as buffers: a checkpoint holds all that it needs."""
+
+    config_class = NamesConfig
+    trainable = False
+    sound_weight: Tensor
+    sound_bias: Tensor
+    class_weight: Tensor
+    class_bias: Tensor
+    heard_as: Tensor
+    seen_as: Tensor
+
+    def __init__(self, config: NamesConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.register_buffer("sound_weight", torch.zeros(config.sounds, config.c_a))
+        self.register_buffer("sound_bias", torch.zeros(config.sounds))
+        self.register_buffer("class_weight", torch.zeros(config.classes, config.c_v))
+        self.register_buffer("class_bias", torch.zeros(config.classes))
+        self.register_buffer("heard_as", torch.ones(config.things, config.sounds))  # 0 or 1
+        self.register_buffer("seen_as", torch.ones(config.things, config.classes))
+
+    def maps(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float[Tensor, "b h w"]:
+        """The cosine of every location with the direction of what probably sounds."""
+        choice = self.choose(f_v, f_a)
+        attended = self_attended(f_v, self.config.self_attention)
+        return similarity(choice @ self._directions(), attended)
+
+    def choose(
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"]
+    ) -> Float[Tensor, "b t"]:
+        """How probably each thing sounds: by the sound's score and its best place in the frame."""
+        return (self._heard(f_a).log() + self._seen(f_v)).softmax(dim=1)
+
+    def _heard(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b t"]:
+        """The best score of each thing's sounds, averaged over the patches."""
+        logits = torch.einsum("bpa,sa->bps", f_a, self.sound_weight) + self.sound_bias
+        scores = torch.sigmoid(logits).mean(dim=1)
+        return (scores[:, None, :] * self.heard_as).amax(dim=2).clamp_min(FAINTEST)
+
+    def _seen(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b t"]:
+        """The log-probability of each thing at its best location."""
+        features = f_v.flatten(start_dim=2)
+        logits = torch.einsum("bcn,kc->bnk", features, self.class_weight) + self.class_bias
+        probabilities = torch.einsum("bnk,tk->bnt", logits.softmax(dim=2), self.seen_as)
+        best = probabilities.amax(dim=1).clamp_min(torch.finfo(f_v.dtype).tiny)
+        return best.log() - self.config.size_prior * self.seen_as.sum(dim=1).log()
+
+    def _directions(self) -> Float[Tensor, "t c"]:
+        """Where in feature space each thing's mean logit grows above that of all classes."""
+        centred = self.class_weight - self.class_weight.mean(dim=0)
+        return self.seen_as @ centred / self.seen_as.sum(dim=1, keepdim=True)
+
+
+def build_names(
+    visual: Mapping[str, Tensor], audio: Mapping[str, Tensor], things: Sequence[Thing]
+) -> Names:
+    """The method from the tensors of two encoders with a `classifier`, and a bridge."""
+    sounds, c_a = audio["classifier.weight"].shape
+    classes, c_v = visual["classifier.weight"].shape
+    model = Names(NamesConfig(c_v, c_a, sounds, classes, len(things)))
+    heard_as, seen_as = torch.zeros(len(things), sounds), torch.zeros(len(things), classes)
+    for row, thing in enumerate(things):
+        heard_as[row, list(thing.sounds)] = 1
+        seen_as[row, list(thing.classes)] = 1
+    model.load_state_dict(
+        {
+            "sound_weight": audio["classifier.weight"],
+            "sound_bias": audio["classifier.bias"],
+            "class_weight": visual["classifier.weight"],
+            "class_bias": visual["classifier.bias"],
+            "heard_as": heard_as,
+            "seen_as": seen_as,
+        }
+    )
+    return model.eval()

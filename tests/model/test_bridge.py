@@ -1,0 +1,51 @@
+"""bridge.py: the lines of a bridge, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weights
+from soundspot.encoders.mobilenetv2 import class_names
+from soundspot.model.bridge import BRIDGE, Thing, read_bridge
+
+SOUNDS = ["Bark", "Violin, fiddle", "Moo"]
+CLASSES = ["beagle", "boxer", "pug", "violin", "ox"]
+
+
+def read(tmp_path: Path, text: str) -> tuple[Thing, ...]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    return read_bridge(path, SOUNDS, CLASSES)
+
+
+def test_a_line_names_sounds_and_classes_or_ranges_of_them(tmp_path: Path) -> None:
+    things = read(tmp_path, "dog: Bark -> boxer ... pug; beagle\nband: Violin, fiddle; Moo -> ox\n")
+    assert things == (Thing("dog", (0,), (1, 2, 0)), Thing("band", (1, 2), (4,)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dog: Bark -> boxr", r"mine.yaml, 'dog': there is no ImageNet class 'boxr'; .*'boxer'\?"),
+        ("dog: Barks -> boxer", "'dog': there is no AudioSet sound 'Barks'; did you mean 'Bark'"),
+        ("dog: Bark ->", "'dog': there is no ImageNet class ''"),
+        ("dog: Bark", "'dog': expected AudioSet names -> ImageNet classes"),
+        ("dog: Bark -> pug ... beagle", "'beagle' comes before 'pug'"),
+        ("{}", "has no lines"),
+        ("- dog", "must contain a YAML mapping"),
+    ],
+)
+def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SoundspotError, match=message) as caught:
+        read(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.weights
+def test_the_bridge_that_ships_names_only_what_exists() -> None:
+    things = read_bridge(BRIDGE, weights.class_names(), class_names())
+    assert len(things) > 200
+    by_name = {thing.name: thing for thing in things}
+    assert by_name["dog"].classes == tuple(range(151, 269))
+    assert [class_names()[k] for k in by_name["accordion"].classes] == ["accordion"]

@@ -1,0 +1,96 @@
+"""names.py: by hand on a tiny bridge, as a checkpoint, and with the real classifiers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import soundspot
+from soundspot.common.config import to_dict
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weights
+from soundspot.features.spec import FeatureSpec
+from soundspot.media.clips import read_frame, read_waveform
+from soundspot.model import checkpoint
+from soundspot.model.bridge import Thing
+from soundspot.model.methods.names import Names, build_names
+
+THINGS = (Thing("left", (0,), (0,)), Thing("right", (1, 2), (1,)), Thing("both", (2,), (0, 1)))
+
+
+def tiny() -> Names:
+    """Sound s is loud on audio channel s, class k on visual channel k."""
+    audio = {"classifier.weight": 8 * torch.eye(3), "classifier.bias": torch.full((3,), -4.0)}
+    visual = {"classifier.weight": 5 * torch.eye(3, 5), "classifier.bias": torch.zeros(3)}
+    return build_names(visual, audio, THINGS)
+
+
+def scene() -> torch.Tensor:
+    """Class 0 fills the left of a 2 x 7 grid, class 1 the right, the middle shows neither."""
+    f_v = torch.zeros(1, 5, 2, 7)
+    f_v[:, 0, :, :3] = 1
+    f_v[:, 1, :, 4:] = 1
+    f_v[:, 3, :, 3] = 1
+    return f_v
+
+
+def heard(sound: int) -> torch.Tensor:
+    f_a = torch.zeros(1, 3, 3)
+    f_a[:, :, sound] = 1
+    return f_a
+
+
+@pytest.mark.parametrize(("sound", "columns"), [(0, {0, 1, 2}), (1, {4, 5, 6})])
+def test_the_map_is_highest_where_the_sounding_thing_is(sound: int, columns: set[int]) -> None:
+    (s,) = tiny().maps(scene(), heard(sound))
+    assert s.shape == (2, 7)
+    assert set((s > s.mean()).nonzero()[:, 1].tolist()) == columns
+    assert s.abs().max() <= 1
+
+
+def test_the_choice_weighs_scores_and_probabilities() -> None:
+    (choice,) = tiny().choose(scene(), heard(2))
+    loud, faint = torch.sigmoid(torch.tensor([4.0, -4.0])).tolist()
+    one = np.exp(5) / (np.exp(5) + 2)
+    both = (np.exp(5) + 1) / (np.exp(5) + 2)
+    expected = np.array([faint * one, loud * one, loud * both / 2**0.5])
+    np.testing.assert_allclose(choice, expected / expected.sum(), rtol=1e-4)
+
+
+def test_what_is_not_in_the_picture_is_chosen_less() -> None:
+    without_right = scene()
+    without_right[:, 1] = 0
+    before, after = (tiny().choose(f_v, heard(2))[0, 1] for f_v in (scene(), without_right))
+    assert after < 0.6 * before
+
+
+def test_a_checkpoint_holds_all_that_it_needs(tmp_path: Path) -> None:
+    model = tiny()
+    path = tmp_path / "mine.safetensors"
+    checkpoint.save(path, model, checkpoint.Card("names", to_dict(model.config), FeatureSpec()))
+    loaded, _ = checkpoint.load(path)
+    torch.testing.assert_close(loaded.maps(scene(), heard(1)), model.maps(scene(), heard(1)))
+
+
+@pytest.mark.weights
+def test_names_finds_the_barking_dog_of_the_demo() -> None:
+    model = soundspot.load("names")
+    frame, bark = read_frame(weights.media("demo-dog-photo")), weights.media("demo-dog-bark")
+    found = model.localize(frame, read_waveform(bark))
+    assert found.similarity.shape == (14, 14)
+    assert "Dog" in dict(found.labels)
+    vgg = soundspot.load("soundspot-v1").localize(frame, read_waveform(bark))
+    x1, y1, x2, y2 = vgg.box
+    row, column = np.unravel_index(found.map.argmax(), found.map.shape)
+    assert x1 <= column < x2 and y1 <= row < y2
+
+
+@pytest.mark.weights
+def test_a_bridge_of_ones_own_is_a_model_and_its_mistakes_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("dog: Bark -> beagle")
+    assert soundspot.load(path).card.config["things"] == 1
+    path.write_text("dog: Bark -> beagl")
+    with pytest.raises(SoundspotError, match="no ImageNet class 'beagl'; did you mean 'beagle'"):
+        soundspot.load(path)
