@@ -97,7 +97,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             raise SoundspotError(f"{where} must be a section of keys, not {value!r}")
         return dict(value) if origin is dict else from_dict(hint, value, where)
     if origin is typing.Literal:
-        if value not in arguments:
+        # By type too: 1 == True to Python, but not to what reads the setting.
+        if not any(type(value) is type(a) and value == a for a in arguments):
             choices = nearest(str(value), [str(a) for a in arguments])
             raise SoundspotError(f"{where}={value!r}: {choices}")
         return value
