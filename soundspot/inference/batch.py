@@ -34,12 +34,13 @@ from soundspot.common.paths import file_size, list_files, make_id
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures
-from soundspot.inference.localizer import Localizer, load, model_names, torch_threads
+from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.inference.result import heard_line
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
 from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
+from soundspot.parallel.threads import torch_threads
 
 PER_SHARD = 256
 ABOUT = "localize.json"
