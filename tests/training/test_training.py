@@ -366,6 +366,17 @@ def test_a_damaged_state_is_refused(encoded, tmp_path):
         train(recipe(encoded), tmp_path, flat)
 
 
+def test_a_run_that_cannot_start_leaves_its_folder_to_the_next(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    state = (tmp_path / "state.pt").read_bytes()
+    (tmp_path / "state.pt").write_bytes(state[:1000])
+    for _ in range(2):  # the second must not be told that another process is training
+        with pytest.raises(SoundspotError, match="state.pt is damaged"):
+            train(recipe(encoded), tmp_path, flat)
+    (tmp_path / "state.pt").write_bytes(state)
+    assert train(recipe(encoded), tmp_path, flat).validations == 3
+
+
 def test_weight_average_by_hand():
     layer = torch.nn.Linear(1, 1, bias=False)
     with torch.no_grad():
