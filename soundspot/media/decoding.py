@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +21,7 @@ from av.container import InputContainer
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media import deadline
 
 SAMPLE_RATE = 16_000
 
@@ -59,6 +61,15 @@ class MediaError(SoundspotError):
         self.fault = fault
 
 
+class HangError(MediaError):
+    """A decoder that does not answer."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is damaged: a picture takes longer than {deadline.SECONDS:.0f} s to decode."
+        )
+
+
 @contextmanager
 def open_container(path: Path) -> Iterator[InputContainer]:
     """Open a sound or video; what the decoder says, here or in the body, becomes a sentence."""
@@ -68,14 +79,22 @@ def open_container(path: Path) -> Iterator[InputContainer]:
             f"file:{path}",
             container_options={"format_whitelist": _FORMATS},
             metadata_errors="replace",
+            timeout=deadline.SECONDS,
         )
     except av.FFmpegError as error:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
-    with explain(f"{path} is cut short or damaged"), container:
-        yield container
+    try:
+        with explain(f"{path} is cut short or damaged"):
+            yield container
+    except HangError:  # the decoder is still at work
+        raise
+    except BaseException:
+        container.close()
+        raise
+    container.close()
 
 
 @contextmanager
@@ -155,6 +174,8 @@ def decode(
             raise MediaError(f"{path} has no {kind} that can be decoded.")
         frames = _seek(file, stream, start) if start > 0 else _read(file.decode(stream))
         if frames is not None:
+            if kind == "video":
+                frames = deadline.within(frames, partial(HangError, path), file)
             yield from _timed(path, file, stream, frames)
             return
     yield from decode(path, kind, 0.0)
@@ -190,7 +211,7 @@ def seeks_exactly(container: InputContainer, kind: Track) -> bool:
     return kind == "video" or bool(stream.time_base * stream.rate == 1)
 
 
-def frame_at(container: InputContainer, at: float) -> av.VideoFrame | None:
+def frame_at(path: Path, container: InputContainer, at: float) -> av.VideoFrame | None:
     """Seek to the frame that is shown at a moment, and decode only what it needs.
 
     It is the frame that `shown` finds, or None where that is not certain: `decode` must tell then.
@@ -204,7 +225,8 @@ def frame_at(container: InputContainer, at: float) -> av.VideoFrame | None:
         if (stamp := _stamp_at(container, stream, at)) is None:
             return None
         container.seek(place, stream=stream)
-        return _decode_one(container, stream, stamp)
+        picture = (_decode_one(container, stream, stamp) for _ in range(1))
+        return next(deadline.within(picture, partial(HangError, path), container))
     except av.FFmpegError:
         return None
 

@@ -1,6 +1,8 @@
 """Files whose headers and time stamps claim what they do not hold."""
 
+import itertools
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ from test_clips import grey, refused, tone, write
 
 from soundspot.inference.sound_events import listen
 from soundspot.media import clips as media
-from soundspot.media import decoding, writing
+from soundspot.media import deadline, decoding, writing
 
 AGES = 1e12  # s
 
@@ -72,3 +74,43 @@ def test_a_copied_sound_that_jumps_ages_ahead_is_refused(tmp_path: Path):
     frames = decoding.decode(path, "audio", 0.0)
     with pytest.raises(media.MediaError, match="sound jumps ahead"):
         sum(1 for _ in writing.stereo_blocks(path, frames))
+
+
+@pytest.mark.parametrize("read", ["walk", "seek"])
+def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatch, read: str):
+    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)], sound=tone(2))
+    for_ever, ended = threading.Event(), threading.Event()
+
+    def hang(*_):
+        for_ever.wait()
+        ended.set()
+        return iter(())
+
+    monkeypatch.setattr(deadline, "SECONDS", 0.3)
+    try:
+        if read == "walk":
+            real = decoding._read
+            monkeypatch.setattr(
+                decoding, "_read", lambda items: itertools.chain(real(items), map(hang, [0]))
+            )
+            message = refused(lambda: list(media.iter_frames(path, 4.0)))
+        else:
+            monkeypatch.setattr(decoding, "_decode_one", hang)
+            message = refused(media.read_frame, path)
+        assert "v.mp4 is damaged: a picture takes longer than 0 s" in message
+    finally:
+        for_ever.set()  # or the thread would outlive the test
+        ended.wait()
+
+
+def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
+    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)])
+    before = threading.active_count()
+    frames = media.iter_frames(path, 4.0)
+    next(frames)
+    assert threading.active_count() == before + 1
+    frames.close()
+    for thread in threading.enumerate():
+        if thread.name == "decoder":
+            thread.join(10)
+    assert threading.active_count() == before
