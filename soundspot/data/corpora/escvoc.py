@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.data.ledger import LedgerEntry, Status, Summary
 from soundspot.data.manifest import Box, Pair, Sound
@@ -130,7 +131,7 @@ def _read_lists(source: Path) -> Lists:
 
 def _read_list(path: Path, columns: str) -> list[Row]:
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = parse_json(read_bytes(path))
     except FileNotFoundError as error:
         raise SoundspotError(
             f"{path.parent} is not the ESC-VOC benchmark: it has no {path.name}"
