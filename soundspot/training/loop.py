@@ -156,7 +156,8 @@ class _Run:
                 signal.signal(number, handler)
 
     def _stop_if_interrupted(self) -> None:
-        if self.interrupted:
+        # A signal reaches the processes at different steps, or only one of them.
+        if distributed.any_in_world(self.interrupted, self.world):
             self._save_state()
             self.console.print(f"saved; the same command resumes from {self.run / STATE}")
             raise KeyboardInterrupt
