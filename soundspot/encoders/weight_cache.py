@@ -95,7 +95,8 @@ def cache_lock(directory: Path) -> Iterator[None]:
     """
     waiting = f"waiting for another process that writes to {directory}"
     with files.locked(directory / files.LOCK, waiting, wait=True, advice=ADVICE):
-        files.remove_leftovers(directory, "*/.*")
+        for pattern in (".*", "*/.*"):
+            files.remove_leftovers(directory, pattern)
         yield
 
 
