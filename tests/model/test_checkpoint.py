@@ -111,6 +111,7 @@ DAMAGES = {
     "a card of a list": lambda path: path.with_suffix(".json").write_text("[]"),
     "a deep card": lambda path: path.with_suffix(".json").write_text("[" * 9999),
     "noise": lambda path: path.write_bytes(bytes(range(256)) * 9),
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:99]),
     "nothing": lambda path: path.write_bytes(b""),
 }
 
