@@ -22,7 +22,7 @@ def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> N
 
     Args:
         source: Folder of a training run, or a checkpoint.
-        target: The .safetensors file to write; its card is written beside it.
+        target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
     """
     from soundspot.model import checkpoint

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes
+from soundspot.common.plain_values import LARGEST, read_bytes
 
 SUFFIXES = (".txt", ".csv", ".txt.gz", ".csv.gz")
 HEADERS = frozenset({"id", "file", "filename", "video", "video_id", "youtube_id", "ytid"})
@@ -34,18 +35,17 @@ def read_ids(path: Path) -> list[str]:
         raise SoundspotError(
             f"expected a list of ids in a .txt, .txt.gz, .csv or .csv.gz file, got {path}"
         )
-    name = path.name.lower()
+    is_text = path.name.lower().removesuffix(".gz").endswith(".txt")
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if name.endswith(".gz") else data).decode("utf-8-sig")
+        text = _read_text(path)
+        rows = [] if is_text else [row for row in csv.reader(text.splitlines(), strict=True) if row]
     except FileNotFoundError as error:
         raise SoundspotError(f"no list of ids at {path}") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, csv.Error) as error:
         raise SoundspotError(f"{path} is not a readable list of ids ({error})") from error
-    if name.removesuffix(".gz").endswith(".txt"):
+    if is_text:
         ids = [line.strip() for line in text.splitlines()]
     else:
-        rows = [row for row in csv.reader(text.splitlines()) if row]
         if rows and rows[0][0].strip().lower() in HEADERS:
             rows = rows[1:]
         ids = [_clip_id(row) for row in rows]
@@ -53,6 +53,19 @@ def read_ids(path: Path) -> list[str]:
     if not ids:
         raise SoundspotError(f"{path} contains no ids")
     return ids
+
+
+def _read_text(path: Path) -> str:
+    if path.name.lower().endswith(".gz"):
+        with gzip.open(path) as file:
+            data = file.read(LARGEST + 1)  # a small file may unpack to a very large one
+    else:
+        data = read_bytes(path)
+    if len(data) > LARGEST:
+        raise ValueError(f"it unpacks to more than {LARGEST / 2**20:.0f} MB")
+    if b"\0" in data:
+        raise ValueError("it contains NUL bytes")
+    return data.decode("utf-8-sig")
 
 
 def _clip_id(row: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from soundspot.common.files import write_text
+from soundspot.common.plain_values import parse_json
 
 T = TypeVar("T")
 
@@ -26,10 +27,11 @@ class ShardJournal:
     inputs: tuple[str, str]
 
     def fits(self) -> bool:
-        """Whether the shard is complete and made of these inputs."""
+        """Whether the shard is complete and made of these inputs, and the journal can be read."""
         try:
             with self.path.open(encoding="utf-8") as lines:
-                return bool(json.loads(lines.readline()) == self._head())
+                head, *_ = map(parse_json, lines)
+                return bool(head == self._head())
         except (OSError, ValueError):
             return False
 

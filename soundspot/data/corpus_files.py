@@ -149,9 +149,13 @@ def draw_subset(items: Sequence[CorpusItem], count: int | None, seed: int) -> li
         return list(items)
     if not 0 < count <= len(items):
         raise SoundspotError(f"cannot draw a subset of {count:,} from {len(items):,} clips")
-    ranks = [hashlib.sha256(f"{seed} {item.name}".encode()).digest() for item in items]
+    ranks = [_rank(seed, item.name) for item in items]
     chosen = set(sorted(range(len(items)), key=ranks.__getitem__)[:count])
     return [item for number, item in enumerate(items) if number in chosen]
+
+
+def _rank(seed: int, name: str) -> bytes:
+    return hashlib.sha256(f"{seed} {name}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _add(media: _Media, file: PurePath, own: bool) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.plain_values import parse_json, read_bytes
 
 FORMAT = 1
 HEAD, PAIRS, SOUNDS = "pairset.json", "pairs.jsonl", "sounds.jsonl"
@@ -111,7 +112,7 @@ def counts(pairs: Sequence[Pair], sounds: Sequence[Sound]) -> dict[str, dict[str
 def _parse(line: str, row: type[_Row], where: str) -> _Row:
     try:
         values = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SoundspotError(f"{where} is not JSON ({error})") from error
     if not isinstance(values, dict):
         raise SoundspotError(f"{where} must be a JSON object, not {type(values).__name__}")
@@ -166,7 +167,7 @@ def read_head(root: Path) -> dict[str, Any]:
     """Read pairset.json, which every finished pair set has."""
     path = root / HEAD
     try:
-        head = json.loads(path.read_text(encoding="utf-8"))
+        head = parse_json(read_bytes(path))
     except FileNotFoundError as error:
         if (root / PARTIAL).exists():
             raise SoundspotError(

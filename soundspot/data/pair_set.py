@@ -24,12 +24,12 @@ from typing import Any, Literal, NamedTuple, cast
 import av
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.data import manifest
 from soundspot.data.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Pair, Pairing, Sound
+from soundspot.media import images
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
 
 __all__ = ["ItemError", "Pair", "PairSet", "Problem", "Sound", "draw_sounds"]
@@ -188,11 +188,10 @@ def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sou
 def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
     """Decode a stored frame, which must be 256 x 256 RGB."""
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with images.recognise(io.BytesIO(data)) as image:
             image.load()
             size, mode, pixels = image.size, image.mode, np.array(image)
-    # Pillow reports a broken file as any of these, by format and by where it breaks.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # Pillow reports a broken file as almost anything
         raise ItemError(
             Problem("unreadable", name, f"is not a readable image ({error})")
         ) from error

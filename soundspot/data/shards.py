@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.common.paths import file_size
+from soundspot.common.plain_values import parse_json
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.data.corpus_item import CorpusItem, Outcome
 from soundspot.data.ledger import LEDGER, LedgerEntry, Status
@@ -87,9 +89,9 @@ def _read_rows(journal: ShardJournal) -> list[tuple[Outcome, Status]] | None:
     try:
         return [
             (Outcome(status, reason, tuple(used), digest), judged)
-            for status, reason, used, digest, judged in map(json.loads, journal.lines())
+            for status, reason, used, digest, judged in map(parse_json, journal.lines())
         ]
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 
@@ -112,6 +114,15 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(data)
     tar.addfile(member, io.BytesIO(data))
+
+
+def _entry(ledger: Path, row: str) -> LedgerEntry:
+    try:
+        return from_dict(LedgerEntry, parse_json(row))
+    except (ValueError, AttributeError, SoundspotError) as error:
+        raise SoundspotError(
+            f"{ledger} is damaged ({error}); run the same `soundspot prepare` again, or delete it"
+        ) from error
 
 
 def pack(pairset: PairSet, out: Path, frames_per_shard: int = PER_SHARD) -> PairSet:
@@ -148,5 +159,5 @@ def pack(pairset: PairSet, out: Path, frames_per_shard: int = PER_SHARD) -> Pair
                     if name not in written:
                         _add(tar, flat[name], pairset.read(name))
             written |= names.keys()
-        entries = [LedgerEntry(**json.loads(row)) for row in rows]
+        entries = [_entry(ledger, row) for row in rows]
         return writer.finish(pairs, sounds, entries).pairset

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from soundspot.common import files
 from soundspot.common.errors import SoundspotError
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.data import manifest
 from soundspot.data.ledger import LEDGER, LedgerEntry, Summary, is_loss
 from soundspot.data.manifest import HEAD, PARTIAL, Pair, Pairing, Sound, write_rows
@@ -164,7 +165,7 @@ def _dump(values: Mapping[str, Any]) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_bytes())
+        values = parse_json(read_bytes(path))
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error}); delete it to continue") from error
     return values if isinstance(values, dict) else {}

@@ -22,7 +22,9 @@ from io import BufferedIOBase
 from pathlib import Path
 
 from soundspot.common import files
+from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
+from soundspot.common.plain_values import parse_json
 from soundspot.encoders.registry import RegistryEntry, Source
 
 ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
@@ -93,7 +95,8 @@ def cache_lock(directory: Path) -> Iterator[None]:
     """
     waiting = f"waiting for another process that writes to {directory}"
     with files.locked(directory / files.LOCK, waiting, wait=True, advice=ADVICE):
-        files.remove_leftovers(directory, "*/.*")
+        for pattern in (".*", "*/.*"):
+            files.remove_leftovers(directory, pattern)
         yield
 
 
@@ -140,8 +143,10 @@ def read_record(entry: RegistryEntry) -> Record:
     """The record of the converted weights, if this version of soundspot can use them."""
     file = record_file(entry)
     try:
-        record = Record(**json.loads(_read_verified(entry, file)))
-    except (ValueError, TypeError) as error:
+        record = from_dict(Record, parse_json(_read_verified(entry, file)))
+    except (ValueError, AttributeError, SoundspotError) as error:
+        if isinstance(error, WeightsError):
+            raise
         raise _damaged(entry, file, "it is not the JSON that was written") from error
     if record.source_sha256 not in [source.sha256 for source in entry.sources]:
         raise _damaged(entry, file, "it names a source that is not accepted")

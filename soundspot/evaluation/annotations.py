@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.plain_values import parse_json
 from soundspot.data.corpora.anysound import read_pairs
 from soundspot.data.manifest import Box
 from soundspot.evaluation.listening import Side
@@ -203,7 +203,7 @@ def _boxes(rows: Any, source: Path, scale: int = 1, offset: float = 0.0) -> tupl
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(_text(path))
+        return parse_json(_text(path))
     except ValueError as error:
         raise SoundspotError(f"{path} is not readable JSON ({error})") from error
 

@@ -10,8 +10,9 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +20,13 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from soundspot.common.config import read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
+from soundspot.encoders.logmel import HOP, PATCH_FRAMES
+from soundspot.encoders.table import ENCODERS
 from soundspot.features.spec import FeatureSpec, kind_of
+from soundspot.media.clips import SOUND_SAMPLES
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
 SHARD_FRAMES = 256
@@ -37,20 +42,73 @@ def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
 
 
-def read_description(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Description:
+    """The features.json of a cache: what its arrays were made from, and what their rows are.
+
+    Attributes:
+        code_version: CODE_VERSION when it was made.
+        spec: Everything of a FeatureSpec but the number of views.
+        weights: Digest of the encoders' weights.
+        pairs: Fingerprint of the pair set.
+        sounds: The sound of each row of audio.npy.
+        train_frames: The frame of each row of the views.
+        eval_frames: The frame of each row of the evaluation views.
+    """
+
+    code_version: int
+    spec: dict[str, Any]
+    weights: str
+    pairs: str
+    sounds: tuple[str, ...]
+    train_frames: tuple[str, ...]
+    eval_frames: tuple[str, ...]
+
+
+def read_description(path: Path, expected: Mapping[str, Any]) -> Description:
     """Read a cache's features.json, and refuse it if it is not what is expected."""
-    try:
-        description: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise SoundspotError(f"{path} is damaged; delete {path.parent} and encode again") from error
+    remedy = f"delete {path.parent} and run `soundspot encode` again"
+    description = read_typed(path, Description, remedy)
+    stored = to_dict(description)
     for key, value in expected.items():
-        if description.get(key) != value:
-            was, now = json.dumps(description.get(key))[:80], json.dumps(value)[:80]
+        if stored[key] != value:
+            was, now = json.dumps(stored[key])[:80], json.dumps(value)[:80]
             raise SoundspotError(
                 f"the feature cache {path.parent} is stale: its {key} is {was}, but now it is "
                 f"{now}; encode into another folder, or delete this one"
             )
     return description
+
+
+class Contents(NamedTuple):
+    """Everything a cache will hold, in row order, known before the first frame is read."""
+
+    sounds: list[str]
+    train_frames: list[str]  # get K augmented views
+    eval_frames: list[str]  # get the evaluation view
+
+
+def contents_of(pairs: PairSet) -> Contents:
+    """All sounds, the frames to learn from, and the frames with boxes."""
+    rows = [pair for split in pairs.splits() for pair in pairs.select(split)]
+    sounds = [pair.audio for pair in rows if pair.audio is not None]
+    sounds += [sound.audio for sound in pairs.sounds]
+    train_frames = [pair.frame for pair in rows if pair.boxes is None]
+    eval_frames = [pair.frame for pair in rows if pair.boxes is not None]
+    unique = (list(dict.fromkeys(paths)) for paths in (sounds, train_frames, eval_frames))
+    return Contents(*unique)
+
+
+def grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
+    """Of the features of one frame."""
+    encoder = ENCODERS[spec.visual]
+    side = spec.view_size // (encoder.stride or 1)
+    return side, side, encoder.channels
+
+
+def sound_shape(spec: FeatureSpec) -> tuple[int, int]:
+    """Of the embeddings of one sound."""
+    return SOUND_SAMPLES // (PATCH_FRAMES * HOP), ENCODERS[spec.audio].channels
 
 
 class FeatureCache:
@@ -63,13 +121,14 @@ class FeatureCache:
         weights: Digest of the encoders' weights.
     """
 
-    def __init__(self, folder: Path, description: Mapping[str, Any], spec: FeatureSpec) -> None:
+    def __init__(self, folder: Path, description: Description, spec: FeatureSpec) -> None:
         self.folder, self.spec = folder, spec
-        self.weights: str = description["weights"]
-        self.sound_rows = {path: row for row, path in enumerate(description["sounds"])}
-        self._train_rows = {path: row for row, path in enumerate(description["train_frames"])}
-        self._eval_rows = {path: row for row, path in enumerate(description["eval_frames"])}
-        self.audio: NDArray[np.float32] = self._open_shard("audio.npy", len(self.sound_rows))
+        self.weights = description.weights
+        self.sound_rows = {path: row for row, path in enumerate(description.sounds)}
+        self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
+        self._eval_rows = {path: row for row, path in enumerate(description.eval_frames)}
+        sounds = (len(self.sound_rows), *sound_shape(spec))
+        self.audio: NDArray[np.float32] = self._open_shard("audio.npy", sounds, np.float32)
         self._views = [
             self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
         ]
@@ -93,20 +152,25 @@ class FeatureCache:
                 f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`"
             )
         made_from = {"spec": kind_of(spec), "pairs": pairs.fingerprint()}
-        expected = {"code_version": CODE_VERSION, **made_from}
+        expected = {"code_version": CODE_VERSION, **made_from, **contents_of(pairs)._asdict()}
         if digest is not None:
             expected["weights"] = digest
         return cls(folder, read_description(path, expected), spec)
 
     def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:
+        grid = grid_shape(self.spec)
         return [
-            self._open_shard(f"{name}-{i:05d}.npy", min(SHARD_FRAMES, rows - start))
+            self._open_shard(
+                f"{name}-{i:05d}.npy", (min(SHARD_FRAMES, rows - start), *grid), np.float16
+            )
             for i, start in enumerate(range(0, rows, SHARD_FRAMES))
         ]
 
-    def _open_shard(self, name: str, rows: int) -> NDArray[Any]:
+    def _open_shard(
+        self, name: str, shape: tuple[int, ...], dtype: type[np.generic]
+    ) -> NDArray[Any]:
         path = self.folder / name
-        if rows == 0:
+        if shape[0] == 0:
             return np.empty((0,), np.float32)
         if not path.exists():
             raise SoundspotError(
@@ -115,12 +179,14 @@ class FeatureCache:
             )
         try:
             shard: NDArray[Any] = np.load(path, mmap_mode="r")
-        except (OSError, ValueError, EOFError) as error:
+            if (shard.shape, shard.dtype) != (shape, np.dtype(dtype)):
+                kind = f"{shard.shape} of {shard.dtype}, not {shape} of {np.dtype(dtype)}"
+                raise ValueError(f"its shape is {kind}")
+        except Exception as error:  # NumPy reports a broken header as almost anything
+            reason = " ".join(str(error).split())[:200]
             raise SoundspotError(
-                f"{path} is damaged ({error}); delete it and run `soundspot encode` again"
+                f"{path} is damaged ({reason}); delete it and run `soundspot encode` again"
             ) from error
-        if len(shard) != rows:
-            raise SoundspotError(f"{path} holds {len(shard)} rows, not {rows}; delete it")
         return shard
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:

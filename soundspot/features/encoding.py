@@ -20,42 +20,23 @@ from torch import Tensor
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import BusyError, atomic_write, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
-from soundspot.encoders.logmel import HOP, PATCH_FRAMES
-from soundspot.encoders.table import ENCODERS
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features.cache import (
     CODE_VERSION,
     DESCRIPTION,
     SHARD_FRAMES,
+    Contents,
     FeatureCache,
     cache_folder,
+    contents_of,
+    grid_shape,
     read_description,
+    sound_shape,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
-from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 
 ENCODE_BATCH = 16
-SOUND_PATCHES = SOUND_SAMPLES // (PATCH_FRAMES * HOP)
-
-
-class Contents(NamedTuple):
-    """Everything a cache will hold, in row order, known before the first frame is read."""
-
-    sounds: list[str]
-    train_frames: list[str]  # get K augmented views
-    eval_frames: list[str]  # get the evaluation view
-
-
-def contents_of(pairs: PairSet) -> Contents:
-    """All sounds, the frames to learn from, and the frames with boxes."""
-    rows = [pair for split in pairs.splits() for pair in pairs.select(split)]
-    sounds = [pair.audio for pair in rows if pair.audio is not None]
-    sounds += [sound.audio for sound in pairs.sounds]
-    train_frames = [pair.frame for pair in rows if pair.boxes is None]
-    eval_frames = [pair.frame for pair in rows if pair.boxes is not None]
-    unique = (list(dict.fromkeys(paths)) for paths in (sounds, train_frames, eval_frames))
-    return Contents(*unique)
 
 
 class _Work(NamedTuple):
@@ -96,11 +77,11 @@ def encode(
     encoders = load_encoders(spec, device)
     work = _Work(pairs, spec, encoders, contents_of(pairs))
     description = folder / DESCRIPTION
-    if description.exists():
-        read_description(description, _describe_cache(work))
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(description, json.dumps(_describe_cache(work), indent=1))
+    with _claimed(description, wait=True):
+        if description.exists():
+            read_description(description, _describe_cache(work))
+        else:
+            write_text(description, json.dumps(_describe_cache(work), indent=1))
     shards = list(_shards(folder, work))
     if engine == SERIAL:
         _write_here(shards, advance)
@@ -148,8 +129,8 @@ def _worker_died(name: str) -> int:
 
 def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
     """Bytes that a cache will take."""
-    grid = int(np.prod(_grid_shape(spec))) * np.float16().nbytes
-    sound = SOUND_PATCHES * ENCODERS[spec.audio].channels * np.float32().nbytes
+    grid = int(np.prod(grid_shape(spec))) * np.float16().nbytes
+    sound = int(np.prod(sound_shape(spec))) * np.float32().nbytes
     frames = views_and_sounds(spec, contents) - len(contents.sounds)
     return frames * grid + len(contents.sounds) * sound
 
@@ -158,12 +139,6 @@ def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
     """How many encoder passes a cache takes: the total of its progress bar."""
     frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
     return frames + len(contents.sounds)
-
-
-def _grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
-    encoder = ENCODERS[spec.visual]
-    side = spec.view_size // (encoder.stride or 1)
-    return side, side, encoder.channels
 
 
 def _describe_cache(work: _Work) -> dict[str, Any]:
@@ -180,7 +155,7 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
     """The files of a cache, the cheapest and most needed first."""
     spec, contents = work.spec, work.contents
     if contents.sounds:
-        shape = (len(contents.sounds), SOUND_PATCHES, ENCODERS[spec.audio].channels)
+        shape = (len(contents.sounds), *sound_shape(spec))
         yield _Shard(folder / "audio.npy", shape, np.float32, partial(_encode_sounds, work))
     for name, frames, view in (
         ("eval", contents.eval_frames, None),
@@ -190,7 +165,7 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
             rows = min(SHARD_FRAMES, len(frames) - start)
             compute = partial(_encode_frames, work, frames, view, start)
             path = folder / f"{name}-{start // SHARD_FRAMES:05d}.npy"
-            yield _Shard(path, (rows, *_grid_shape(spec)), np.float16, compute)
+            yield _Shard(path, (rows, *grid_shape(spec)), np.float16, compute)
 
 
 def _encode_sounds(work: _Work, rows: slice) -> NDArray[Any]:
@@ -230,7 +205,7 @@ def _compute_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
 
 @contextmanager
 def _claimed(path: Path, wait: bool) -> Iterator[None]:
-    """Hold the lock of one shard, and only of that one: other processes write the others."""
+    """Hold the lock of one file, and only of that one: other processes write the others."""
     with locked(path.parent / ".locks" / path.name, busy="", wait=wait):
         remove_leftovers(path.parent, f".{path.stem}.*")
         yield

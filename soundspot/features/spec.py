@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from soundspot.common.config import choose, to_dict
+from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache, weights
 from soundspot.encoders.registry import REGISTRY
@@ -34,9 +34,9 @@ class FeatureSpec:
     visual: str = "vgg16"
     audio: str = "yamnet"
     pretrained: Literal[True, False, "audio"] = True
-    views: int = 8
+    views: Annotated[int, Range(0, 1000)] = 8
     augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
-    seed: int = 0
+    seed: Seed = 0
 
     @property
     def view_size(self) -> int:

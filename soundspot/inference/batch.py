@@ -31,15 +31,17 @@ from soundspot.common import files
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import read_ids
 from soundspot.common.paths import file_size, list_files, make_id
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures
-from soundspot.inference.localizer import Localizer, load, model_names, torch_threads
+from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.inference.result import heard_line
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
 from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
+from soundspot.parallel.threads import torch_threads
 
 PER_SHARD = 256
 ABOUT = "localize.json"
@@ -213,7 +215,7 @@ def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> It
 
 def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
     try:
-        written = json.loads(path.read_bytes())
+        written = parse_json(read_bytes(path))
         other = [key for key, value in about.items() if written.get(key) != value]
     except (OSError, ValueError, AttributeError) as error:
         raise SoundspotError(f"{path} cannot be read ({error}); choose another folder") from error

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media.images import decode_image
 from soundspot.media.sound import SOUND_SAMPLES, cut, is_silent
 
 FrameLike = NDArray[Any] | Image.Image | Tensor
@@ -21,7 +22,7 @@ WaveformLike = NDArray[Any] | Tensor
 def as_frame(frame: FrameLike) -> UInt8[np.ndarray, "height width 3"]:
     """The pixels of a frame in any of the accepted forms."""
     if isinstance(frame, Image.Image):
-        frame = np.asarray(frame.convert("RGB"))
+        frame = decode_image("the image", frame)
     elif isinstance(frame, Tensor):
         if frame.ndim != 3 or frame.shape[0] != 3:
             raise SoundspotError(

@@ -4,8 +4,7 @@ Axes: b pairs, h w the grid of the map, t passes of the PCM.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -260,17 +259,6 @@ def resize_map(
     """A map at the size of a picture, interpolated bilinearly."""
     grid = torch.from_numpy(s)[None, None]
     return F.interpolate(grid, size=(height, width), mode="bilinear")[0, 0].numpy()
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Let torch use this many threads for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localizer:

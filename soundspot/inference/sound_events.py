@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
@@ -64,9 +65,9 @@ class Slices:
 def listen(media: Media, seconds: float, classify: Classify) -> Slices:
     """Walk through the first seconds of a sound, keeping a few numbers per slice."""
     count = max(math.ceil(seconds / SLICE - 0.5), 1)  # those whose middle lies inside
-    middles = [SLICE * (k + 0.5) for k in range(count)]
-    # None: the sound has ended, before the pictures.
-    windows = filter(None, iter_windows(media, middles, (SLICE, WINDOW)))
+    middles = (SLICE * (k + 0.5) for k in range(count))
+    # None: the sound has ended, before the pictures or before the length that the file claims.
+    windows = iter(partial(next, iter_windows(media, middles, (SLICE, WINDOW)), None), None)
     chunks = iter(lambda: list(itertools.islice(windows, CHUNK)), [])
     peak, rms, classes = [], [], []
     for chunk in progress(chunks, "listening", math.ceil(seconds / (SLICE * CHUNK))):
@@ -75,7 +76,9 @@ def listen(media: Media, seconds: float, classify: Classify) -> Slices:
         classes.append(classify(np.stack([wide for _, wide in chunk])))
     if not peak:
         raise SoundspotError("the sound track is empty: there is nothing to locate")
-    return Slices(seconds, np.array(peak), np.array(rms), np.concatenate(classes))
+    return Slices(
+        min(seconds, len(peak) * SLICE), np.array(peak), np.array(rms), np.concatenate(classes)
+    )
 
 
 def find_events(slices: Slices, count: int) -> list[Event]:

@@ -26,7 +26,7 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import figures
-from soundspot.inference.localizer import Localizer, resize_map, torch_threads
+from soundspot.inference.localizer import Localizer, resize_map
 from soundspot.inference.regions import map_heat
 from soundspot.inference.result import heard_line
 from soundspot.inference.sound_events import QUIET
@@ -35,6 +35,7 @@ from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
 from soundspot.media.decoding import Picture, TimedSound
 from soundspot.media.opening import Media, OpenMedia, opened
+from soundspot.parallel.threads import torch_threads
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers

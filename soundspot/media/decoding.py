@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import av
 import numpy as np
@@ -20,16 +21,23 @@ from av.container import InputContainer
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media import deadline
 
 SAMPLE_RATE = 16_000
 
 CLOCK_TOLERANCE = 1e-3  # s; Matroska rounds time stamps to a millisecond
 _HOLE = 0.1  # s; time stamps this far ahead of the samples mean missing sound, less is jitter
-_LONGEST_HOLE = 600  # s; beyond it the time stamps are broken
+LONGEST_HOLE = 600  # s; beyond it the time stamps are broken
+_BELIEVED = 86_400  # s; nobody shows one picture for longer, and a longer file is measured
 
 # Text that FFmpeg would draw as a video, or that only points to other files and the network.
 _NOT_MEDIA = {"concat", "dash", "hls", "imf", "lavfi", "rtsp", "sdp", "tty", "webm_dash_manifest"}
-_FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA))
+# Images are Pillow's, in the formats of `images`; a name such as %03d.png means many files here.
+_IMAGES = {name for name in av.formats_available if name.endswith("_pipe")} | {
+    "image2",
+    "image2pipe",
+}
+_FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA - _IMAGES))
 _GUESSED_DURATION = {"aac", "ac3", "mp3", "mpeg"}  # no index: FFmpeg divides size by bit rate
 _FULL_SCALE = {"u8": 2**7, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
 
@@ -41,6 +49,7 @@ AnyWaveform = Float32[np.ndarray, " _samples"]
 TimedSound = tuple[float, av.AudioFrame]  # a decoded piece of sound and its second
 
 Track = Literal["video", "audio"]
+T = TypeVar("T")
 Fault = Literal["unreadable", "no sound", "silent"]
 
 
@@ -52,6 +61,15 @@ class MediaError(SoundspotError):
         self.fault = fault
 
 
+class HangError(MediaError):
+    """A decoder that does not answer."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is damaged: a picture takes longer than {deadline.SECONDS:.0f} s to decode."
+        )
+
+
 @contextmanager
 def open_container(path: Path) -> Iterator[InputContainer]:
     """Open a sound or video; what the decoder says, here or in the body, becomes a sentence."""
@@ -61,14 +79,22 @@ def open_container(path: Path) -> Iterator[InputContainer]:
             f"file:{path}",
             container_options={"format_whitelist": _FORMATS},
             metadata_errors="replace",
+            timeout=deadline.SECONDS,
         )
     except av.FFmpegError as error:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
-    with explain(f"{path} is cut short or damaged"), container:
-        yield container
+    try:
+        with explain(f"{path} is cut short or damaged"):
+            yield container
+    except HangError:  # the decoder is still at work
+        raise
+    except BaseException:
+        container.close()
+        raise
+    container.close()
 
 
 @contextmanager
@@ -78,6 +104,8 @@ def explain(
     """Turn errors into a sentence that says what the problem is."""
     try:
         yield
+    except MediaError:
+        raise
     except errors as error:
         raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error}).") from error
 
@@ -95,20 +123,37 @@ def find_stream(container: InputContainer, kind: Track) -> Any:
 def duration(path: Path, container: InputContainer, stream: Any) -> float:
     """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
     zero = _time_zero(container)
-    if container.format.name not in _GUESSED_DURATION:
-        if stream.duration:
-            return float(((stream.start_time or 0) + stream.duration) * stream.time_base) - zero
-        if container.duration:
-            # Matroska announces its last time stamp, others the length.
-            start = 0 if "matroska" in container.format.name else container.start_time or 0
-            return (start + container.duration) / av.time_base - zero
+    if (announced := _announced(container, stream)) is not None and announced - zero <= _BELIEVED:
+        return announced - zero
     # Nothing is announced (browsers record like that): read it through, without decoding.
     last = 0
     with open_container(path) as again:
-        for packet in again.demux(again.streams[stream.index]):
+        for packet in _read(again.demux(again.streams[stream.index])):
             begin = last if packet.pts is None else packet.pts
             last = max(last, begin + (packet.duration or 0))
     return float(last * stream.time_base) - zero
+
+
+def _announced(container: InputContainer, stream: Any) -> float | None:
+    """The time stamp at which a stream ends, as the header has it."""
+    if container.format.name in _GUESSED_DURATION:
+        return None
+    if stream.duration:
+        return float(((stream.start_time or 0) + stream.duration) * stream.time_base)
+    if container.duration:
+        # Matroska announces its last time stamp, others the length.
+        start = 0 if "matroska" in container.format.name else container.start_time or 0
+        return float((start + container.duration) / av.time_base)
+    return None
+
+
+def _read(items: Iterable[T]) -> Iterator[T]:
+    """What a container holds, packet by packet or frame by frame."""
+    try:
+        yield from items
+    except IndexError as error:  # PyAV lists the tracks when it opens a file
+        reason = "a track begins that was not announced"
+        raise av.InvalidDataError(0, reason) from error
 
 
 def decode(
@@ -127,24 +172,28 @@ def decode(
         stream = find_stream(file, kind)
         if stream is None:
             raise MediaError(f"{path} has no {kind} that can be decoded.")
-        frames = _seek(file, stream, start) if start > 0 else file.decode(stream)
+        frames = _seek(file, stream, start) if start > 0 else _read(file.decode(stream))
         if frames is not None:
-            yield from _timed(file, stream, frames)
+            if kind == "video":
+                frames = deadline.within(frames, partial(HangError, path), file)
+            yield from _timed(path, file, stream, frames)
             return
     yield from decode(path, kind, 0.0)
 
 
 def _timed(
-    container: InputContainer, stream: Any, frames: Iterable[Any]
+    path: Path, container: InputContainer, stream: Any, frames: Iterable[Any]
 ) -> Iterator[tuple[float, Any]]:
     """Frames with their times; those without a time stamp follow each other steadily."""
     counted = _is_counted(container, stream)
     interval = 1 / (stream.guessed_rate or Fraction(25)) if stream.type == "video" else 0
     zero = _time_zero(container)
     time = float(-interval)
-    for frame in frames:
+    for number, frame in enumerate(frames):
         stamped = frame.time is not None and not counted
-        time = frame.time - zero if stamped else float(time + interval)
+        before, time = time, frame.time - zero if stamped else float(time + interval)
+        if stream.type == "video" and number and time - before > _BELIEVED:
+            raise MediaError(f"{path} is damaged: its pictures jump ahead to {time:.2f} s.")
         yield time, frame
 
 
@@ -162,7 +211,7 @@ def seeks_exactly(container: InputContainer, kind: Track) -> bool:
     return kind == "video" or bool(stream.time_base * stream.rate == 1)
 
 
-def frame_at(container: InputContainer, at: float) -> av.VideoFrame | None:
+def frame_at(path: Path, container: InputContainer, at: float) -> av.VideoFrame | None:
     """Seek to the frame that is shown at a moment, and decode only what it needs.
 
     It is the frame that `shown` finds, or None where that is not certain: `decode` must tell then.
@@ -176,7 +225,8 @@ def frame_at(container: InputContainer, at: float) -> av.VideoFrame | None:
         if (stamp := _stamp_at(container, stream, at)) is None:
             return None
         container.seek(place, stream=stream)
-        return _decode_one(container, stream, stamp)
+        picture = (_decode_one(container, stream, stamp) for _ in range(1))
+        return next(deadline.within(picture, partial(HangError, path), container))
     except av.FFmpegError:
         return None
 
@@ -190,7 +240,7 @@ def _stamp_at(container: InputContainer, stream: Any, at: float) -> int | None:
         return bool(at < stamp * ticks / second - zero - CLOCK_TOLERANCE)
 
     best: int | None = None
-    for number, packet in enumerate(container.demux(stream)):
+    for number, packet in enumerate(_read(container.demux(stream))):
         if packet.pts is None or packet.is_corrupt:
             return None  # damaged, or the end: how long the last frame is shown is not known here
         if number == 0 and (is_later(packet.pts) or not packet.is_keyframe):
@@ -209,7 +259,7 @@ def _decode_one(container: InputContainer, stream: Any, stamp: int) -> av.VideoF
         stream.thread_type = "NONE"  # one thread per core costs more than it saves
     # No other frame refers to these. (H.265 has some to which frames of its higher layers do.)
     context.skip_frame = "NONREF" if context.name == "h264" else "DEFAULT"
-    for packet in container.demux(stream):
+    for packet in _read(container.demux(stream)):
         wanted = packet.pts == stamp
         if wanted:
             context.skip_frame = "DEFAULT"
@@ -291,7 +341,7 @@ def _native_blocks(
         if time - clock / rate > _HOLE:
             clock = round(time * rate)
         hole = clock - fed
-        if hole > _LONGEST_HOLE * rate:
+        if hole > LONGEST_HOLE * rate:
             raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
         clock += frame.samples
         if clock > fed:
@@ -329,7 +379,7 @@ def _seek(container: InputContainer, stream: Any, start: float) -> Iterator[Any]
             return None
         try:
             container.seek(int((target + zero) / stream.time_base), stream=stream)
-            frames: Iterator[Any] = container.decode(stream)
+            frames: Iterator[Any] = _read(container.decode(stream))
             first = next(frames, None)
         except av.FFmpegError:
             return None

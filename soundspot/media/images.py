@@ -1,6 +1,7 @@
 """Image files -> upright RGB pixels, by Pillow."""
 
 from contextlib import AbstractContextManager, suppress
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -8,21 +9,24 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from soundspot.media.decoding import MediaError, Picture, explain
 
-# Pillow's plug-ins raise many kinds of errors for damaged files.
-_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, RuntimeError, Image.DecompressionBombError)
+# Pillow knows many more, some of which start other programs (EPS runs Ghostscript).
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
 
 
-def _explain_damage(path: Path) -> AbstractContextManager[None]:
-    return explain(f"{path} is an image that cannot be read", _PILLOW_ERRORS)
+def _explain_damage(name: object) -> AbstractContextManager[None]:
+    # Pillow's plug-ins raise every kind of error for damaged files.
+    return explain(f"{name} is an image that cannot be read", (Exception,))
+
+
+def recognise(file: Path | BytesIO) -> Image.Image:
+    """Open an image of one of FORMATS, whatever its name says; every image is opened by this."""
+    return Image.open(file, formats=FORMATS)
 
 
 def open_image(path: Path) -> Image.Image | None:
     """Open an image, to be closed by the caller; None if the file is not an image."""
     with _explain_damage(path), suppress(UnidentifiedImageError):
-        image = Image.open(path)
-        if image.format != "MPEG":  # Pillow recognises this video but cannot read it
-            return image
-        image.close()
+        return recognise(path)
     return None
 
 
@@ -34,12 +38,17 @@ def upright_size(path: Path, image: Image.Image) -> tuple[int, int]:
     return (height, width) if turned else (width, height)
 
 
-def decode_image(path: Path, source: Image.Image) -> Picture:
-    """Decode an image of any mode: upright, and on white where it is transparent."""
-    with _explain_damage(path):
+def decode_image(name: object, source: Image.Image) -> Picture:
+    """Decode an image of any mode: upright, and on white where it is transparent.
+
+    Args:
+        name: What errors call it, such as its path.
+        source: The image.
+    """
+    with _explain_damage(name):
         image = ImageOps.exif_transpose(source)
         if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
-            raise MediaError(f"{path} has 32-bit pixels: save it with 8 or 16 bits first.")
+            raise MediaError(f"{name} has 32-bit pixels: save it with 8 or 16 bits first.")
         if image.mode.startswith("I"):  # 16 bits of grey
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.has_transparency_data:

@@ -108,7 +108,7 @@ class OpenMedia:
     def frame_at(self, at: float) -> VideoFrame | None:
         """Seek to the frame shown at a moment; None if only a walk can tell."""
         self._unread = None
-        return decoding.frame_at(self.container, at)
+        return decoding.frame_at(self.info.path, self.container, at)
 
 
 Media = PathLike | MediaInfo | OpenMedia

@@ -184,6 +184,8 @@ def stereo_blocks(
         if clock is None:
             clock = min(place, 0)
         hole = place - clock
+        if hole > decoding.LONGEST_HOLE * SOUND_RATE:
+            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
         while hole > _HOLE:
             silence = min(hole, SOUND_RATE)
             yield np.zeros((2, silence), np.float32)

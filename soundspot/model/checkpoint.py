@@ -1,7 +1,8 @@
-"""Checkpoints: safetensors for the weights, JSON beside it for everything else. No pickles.
+"""Checkpoints: safetensors for the weights, with a card of JSON inside. No pickles.
 
-`NAME.safetensors` holds the trained part of a method, `NAME.json` the card: which method with
-which config on which encoders, how it was made and how it scored.
+`NAME.safetensors` holds the trained part of a method and, in its metadata, the card: which method
+with which config on which encoders, how it was made and how it scored. `NAME.json` beside it is a
+copy for people, and the card itself of old checkpoints that have none inside.
 """
 
 import json
@@ -10,19 +11,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialise
-from torch import Tensor
 
 from soundspot.common.config import as_stored, choose, from_dict, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes, write_text
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Method
 
 FORMAT = 1
+CARD = "soundspot"  # the card's key in the metadata
+LARGEST = 2**28  # parameters; a config that asks for more is a mistake or damaged
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,32 @@ class Card:
 
 def build_method(method: str, config: Mapping[str, Any]) -> Method:
     """A method with fresh weights from its name and plain config values."""
+    _outline(method, config)
+    return _build(method, config)
+
+
+def _build(method: str, config: Mapping[str, Any]) -> Method:
     spec = choose("method", method, METHODS)
     return spec.module(from_dict(spec.config, config, "model"))
 
 
+def _outline(method: str, config: Mapping[str, Any]) -> Method:
+    """A method whose tensors have shapes but no memory."""
+    try:
+        with torch.device("meta"):
+            outline = _build(method, config)
+    except RuntimeError as error:  # sizes that overflow
+        raise SoundspotError(f"a {method} model of these sizes cannot be built") from error
+    count = sum(tensor.numel() for tensor in outline.state_dict().values())
+    if count > LARGEST:
+        raise SoundspotError(
+            f"a {method} model of these sizes has {count:,} parameters, more than {LARGEST:,}"
+        )
+    return outline
+
+
 def save(path: Path, model: Method, card: Card) -> None:
-    """Write the weights to a .safetensors file and the card beside it, each in one step."""
+    """Write the weights and their card in one step, then the copy of the card."""
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     if card.slim:
         state = {
@@ -73,8 +97,9 @@ def save(path: Path, model: Method, card: Card) -> None:
             if not name.startswith(model.training_only)
         }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, serialise(state))
-    write_text(path.with_suffix(".json"), json.dumps(to_dict(card), indent=1) + "\n")
+    text = json.dumps(to_dict(card), indent=1) + "\n"
+    write_bytes(path, serialise(state, {CARD: text}))
+    write_text(path.with_suffix(".json"), text)
 
 
 def export(source: Path, target: Path, calibration: Mapping[str, float] | None = None) -> Card:
@@ -110,34 +135,61 @@ def load(path: Path) -> tuple[Method, Card]:
     card = read_card(path)
     config_class = choose("method", card.method, METHODS).config
     card = replace(card, config=as_stored(config_class, card.config))
-    model = build_method(card.method, card.config)
     try:
-        state: dict[str, Tensor] = load_file(path)
-        kept = {
+        _check_shapes(path, card)
+        model = _build(card.method, card.config)
+        state = {
             name: tensor.float() if tensor.is_floating_point() else tensor
-            for name, tensor in state.items()
+            for name, tensor in load_file(path).items()
         }
+        if not all(tensor.isfinite().all() for tensor in state.values()):
+            raise SoundspotError("it holds weights that are not finite numbers")
         if card.slim:  # what only training needs stays as it was built
             own = model.state_dict().items()
-            kept |= {name: tensor for name, tensor in own if name.startswith(model.training_only)}
-        model.load_state_dict(kept)
-    except (OSError, SafetensorError, RuntimeError) as error:
+            state |= {name: tensor for name, tensor in own if name.startswith(model.training_only)}
+        model.load_state_dict(state)
+    except (OSError, SafetensorError, RuntimeError, SoundspotError) as error:
         reason = str(error).splitlines()[0]
-        raise SoundspotError(f"{path} is damaged or does not fit its card: {reason}") from error
+        raise SoundspotError(
+            f"{path} is damaged or does not fit its card ({reason}); train or export it again"
+        ) from error
     return model.eval(), card
 
 
+def _check_shapes(path: Path, card: Card) -> None:
+    """Compare the card's config with the file's header, before anything is allocated."""
+    outline = _outline(card.method, card.config)
+    left_out = outline.training_only if card.slim else ()
+    expected = {
+        name: tuple(tensor.shape)
+        for name, tensor in outline.state_dict().items()
+        if not name.startswith(left_out)
+    }
+    with safe_open(path, "pt") as file:
+        given = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    for name in sorted(expected.keys() | given.keys()):
+        asked, got = expected.get(name, "absent"), given.get(name, "absent")
+        if asked != got:
+            raise SoundspotError(f"{name} is {got}, the card says {asked}")
+
+
 def read_card(path: Path) -> Card:
-    """The card beside a .safetensors file."""
+    """The card of a .safetensors file."""
     beside = path.with_suffix(".json")
     try:
-        values = json.loads(beside.read_text(encoding="utf-8"))
+        with safe_open(path, "pt") as file:
+            inside: str | None = (file.metadata() or {}).get(CARD)
+    except (OSError, SafetensorError) as error:
+        raise SoundspotError(f"{path} is no readable checkpoint ({error})") from error
+    place = path if inside is not None else beside
+    try:
+        values = parse_json(read_bytes(beside) if inside is None else inside)
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} has no readable card {beside.name} beside it") from error
     if not isinstance(values, dict):
-        raise SoundspotError(f"{beside} is no card: it holds {type(values).__name__}")
+        raise SoundspotError(f"{place} has no card: it holds {type(values).__name__}")
     if values.get("format") != FORMAT:
         raise SoundspotError(
-            f"{beside} has format {values.get('format')}, this version reads format {FORMAT}"
+            f"{place} has format {values.get('format')!r:.80}, this version reads format {FORMAT}"
         )
-    return from_dict(Card, values, beside.name)
+    return from_dict(Card, values, place.name)

@@ -72,6 +72,15 @@ def broadcast_from_rank0(values: dict[str, float], world: World) -> dict[str, fl
     return box[0]
 
 
+def any_in_world(flag: bool, world: World) -> bool:
+    """Whether any process says yes; all of them get the same answer."""
+    if world.size == 1:
+        return flag
+    votes = torch.tensor(float(flag), device=world.device)
+    dist.all_reduce(votes)
+    return bool(votes.item() > 0)
+
+
 def wrap(method: nn.Module, world: World) -> nn.Module:
     """The module to call: DDP averages gradients only if its own forward is called."""
     if world.size == 1:

@@ -34,11 +34,11 @@ from soundspot.training.data import TrainingData, batches, steps_per_epoch, whol
 from soundspot.training.optimiser import make_optimiser, set_rates
 from soundspot.training.provenance import provenance
 from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
+from soundspot.training.run_log import LOG, read_log
 from soundspot.training.state import TrainState, load_state, save_state
 
 Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
 STATE = "state.pt"
-LOG = "log.jsonl"
 
 
 def train(
@@ -156,7 +156,8 @@ class _Run:
                 signal.signal(number, handler)
 
     def _stop_if_interrupted(self) -> None:
-        if self.interrupted:
+        # A signal reaches the processes at different steps, or only one of them.
+        if distributed.any_in_world(self.interrupted, self.world):
             self._save_state()
             self.console.print(f"saved; the same command resumes from {self.run / STATE}")
             raise KeyboardInterrupt
@@ -277,8 +278,7 @@ class _Run:
 
     def _write_result(self) -> None:
         """Write the small file to keep of a run: what made it, and its log."""
-        lines = (self.run / LOG).read_text(encoding="utf-8").splitlines()
-        log = [json.loads(line) for line in lines]
+        log = read_log(self.run)
         result = {
             "provenance": self.provenance,
             "recipe": to_dict(self.recipe),
@@ -313,10 +313,10 @@ class _Run:
         if not self.world.first:
             return
         write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")
-        log = self.run / LOG  # a killed process may have left a line whose state was never saved
-        if log.exists():
-            lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-            write_text(log, "".join(lines[: self.state.validations]))
+        # A killed process may have left a line whose state was never saved.
+        lines = read_log(self.run, self.state.validations)
+        if (self.run / LOG).exists():
+            write_text(self.run / LOG, "".join(json.dumps(line) + "\n" for line in lines))
 
     def _bar(self) -> Progress:
         return Progress(

@@ -1,12 +1,21 @@
 """A recipe: one experiment as frozen dataclasses, read from YAML with key=value overrides."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from soundspot.common.config import as_stored, choose, from_dict, override, read_yaml, to_dict
+from soundspot.common.config import (
+    Range,
+    Seed,
+    as_stored,
+    choose,
+    from_dict,
+    override,
+    read_typed,
+    read_yaml,
+    to_dict,
+)
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.table import ENCODERS
@@ -39,20 +48,20 @@ class TrainConfig:
         compile: Run the method through torch.compile.
     """
 
-    epochs: int = 100
-    steps: int = 0
-    validate_every: int = 0
-    batch: int = 256
+    epochs: Annotated[int, Range(1, 10**9)] = 100
+    steps: Annotated[int, Range(0, 10**9)] = 0
+    validate_every: Annotated[int, Range(0, 10**9)] = 0
+    batch: Annotated[int, Range(2, 10**6)] = 256
     lr_heads: float = 2e-3
     lr: float = 5e-4
     weight_decay: float = 1e-4
     betas: tuple[float, ...] = (0.9, 0.999)
     schedule: Literal["constant", "cosine"] = "constant"
-    seed: int = 0
+    seed: Seed = 0
     select: Literal["ciou", "auc", "duets", "ciou+duets", "loss"] = "ciou"
     patience: int = 10
     average: float = 0.0
-    save_minutes: float = 5.0
+    save_minutes: Annotated[float, Range(0)] = 5.0
     amp: bool = False
     compile: bool = False
 
@@ -150,14 +159,15 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
         raise SoundspotError(f"train.select={select} needs duets, but {recipe.pairs} has none")
 
 
+def _with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
+    """A stored recipe with what newer switches of its method meant when it was stored."""
+    config = choose("method", values["method"], METHODS).config
+    return {**values, "model": as_stored(config, values["model"])}
+
+
 def check_same(path: Path, recipe: Recipe) -> None:
     """Refuse to resume a run whose stored recipe is another one; only its length may differ."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        config = choose("method", values["method"], METHODS).config
-        stored = from_dict(Recipe, {**values, "model": as_stored(config, values["model"])})
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
+    stored = read_typed(path, Recipe, f"delete {path.parent} to start again", _with_earlier_meaning)
     train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
     if replace(stored, train=train) != recipe:
         raise SoundspotError(

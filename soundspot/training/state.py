@@ -1,17 +1,22 @@
 """What a run needs to resume with exactly the same numbers: state.pt in its folder."""
 
 import math
-import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from soundspot.common.config import Range, from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.training.average import WeightAverage
+
+Count = Annotated[int, Range(0, 10**12)]
+AnyFloat = Annotated[float, Range(-math.inf)]  # NaN and infinities too
 
 
 @dataclass
@@ -29,14 +34,14 @@ class TrainState:
         counted: Number of steps in these sums.
     """
 
-    step: int = 0
-    validations: int = 0
-    best_validation: int = 0
-    best_step: int = 0
-    best_score: float = -math.inf
+    step: Count = 0
+    validations: Count = 0
+    best_validation: Count = 0
+    best_step: Count = 0
+    best_score: AnyFloat = -math.inf
     seconds: float = 0.0
-    totals: dict[str, float] = field(default_factory=dict)
-    counted: int = 0
+    totals: dict[str, AnyFloat] = field(default_factory=dict)
+    counted: Count = 0
 
 
 def save_state(
@@ -64,13 +69,23 @@ def load_state(
     """Load a saved state into the given parts, and return the progress of the run."""
     try:
         stored = torch.load(path, map_location=device, weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise SoundspotError(f"{path} is damaged; delete {path.parent} to start again") from error
+        _check_parts(stored, method, average, optimiser)
+        progress = _current(dict(stored["progress"]), steps_per_epoch)
+        state = from_dict(TrainState, progress)
+    except Exception as error:  # torch reports a broken file as almost anything
+        reason = (str(error) or repr(error)).splitlines()[0][:200]
+        raise SoundspotError(
+            f"{path} is damaged ({reason}); delete {path.parent} to start again"
+        ) from error
     method.load_state_dict(stored["method"])
     average.state = stored["average"]
     optimiser.load_state_dict(stored["optimiser"])
-    progress = stored["progress"]
-    if "epoch" in progress:  # old runs counted epochs, and steps within an epoch
+    return state
+
+
+def _current(progress: dict[str, Any], steps_per_epoch: int) -> dict[str, Any]:
+    """The progress of an old run, which counted epochs and steps within an epoch, as of today."""
+    if "epoch" in progress:
         epochs, best_epoch = progress.pop("epoch"), progress.pop("best_epoch")
         progress |= {
             "step": epochs * steps_per_epoch + progress["step"],
@@ -79,4 +94,38 @@ def load_state(
             "best_step": best_epoch * steps_per_epoch,
             "counted": progress["step"],
         }
-    return TrainState(**progress)
+    return progress
+
+
+def _check_parts(
+    stored: Any, method: nn.Module, average: WeightAverage, optimiser: Optimizer
+) -> None:
+    """Refuse a state that is not of this method, average and optimiser."""
+    for part in ("method", "average", "optimiser", "progress"):
+        if not isinstance(stored, dict) or not isinstance(stored.get(part), dict):
+            raise SoundspotError(f"it has no {part}")
+    _check_tensors("method", stored["method"], method.state_dict())
+    _check_tensors("average", stored["average"], average.state)
+    own, given = optimiser.state_dict(), stored["optimiser"]
+    if given.keys() != own.keys():
+        raise SoundspotError("its optimiser is another one")
+    for group, old in zip(own["param_groups"], given["param_groups"], strict=True):
+        if old.keys() != group.keys() or old["params"] != group["params"]:
+            raise SoundspotError("its optimiser has other groups of parameters")
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for place, moments in given["state"].items():
+        shape = parameters[place].shape
+        expected = {"step": torch.zeros(()), "exp_avg": torch.empty(shape, device="meta")}
+        expected["exp_avg_sq"] = expected["exp_avg"]
+        _check_tensors(f"optimiser, parameter {place}", moments, expected)
+
+
+def _check_tensors(what: str, given: Any, expected: Mapping[str, Tensor]) -> None:
+    if not isinstance(given, dict) or given.keys() != expected.keys():
+        raise SoundspotError(f"its {what} has other parts than the method")
+    for name, tensor in given.items():
+        wanted = expected[name]
+        if not isinstance(tensor, Tensor) or tensor.shape != wanted.shape:
+            raise SoundspotError(f"its {what} has {name} in another shape")
+        if tensor.dtype != wanted.dtype or not tensor.isfinite().all():
+            raise SoundspotError(f"its {what} has {name} in other numbers")

@@ -1,10 +1,21 @@
+import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 
-from soundspot.common.config import choose, from_dict, non_defaults, override, read_yaml, to_dict
+from soundspot.common.config import (
+    Range,
+    choose,
+    from_dict,
+    non_defaults,
+    override,
+    read_typed,
+    read_yaml,
+    to_dict,
+)
 from soundspot.common.errors import SoundspotError
 
 
@@ -23,6 +34,9 @@ class Outer:
     maybe: int | None = None
     inner: Inner = field(default_factory=Inner)
     free: dict[str, object] = field(default_factory=dict)
+    few: Annotated[int, Range(1, 9)] = 2
+    levels: dict[str, float] = field(default_factory=dict)
+    score: Annotated[float, Range(-math.inf)] = 0.0
 
 
 def test_nested_values_become_dataclasses_and_come_back():
@@ -46,6 +60,14 @@ def test_nested_values_become_dataclasses_and_come_back():
         ({"where": "w", "inner": {"kind": "z"}}, "inner.kind='z'.*x, y"),
         ({"where": "w", "inner": {"names": "p"}}, "inner.names must be a list"),
         ({"where": "w", "inner": {"rate": "fast"}}, "inner.rate must be float"),
+        ({"where": "w", "inner": {"rate": math.nan}}, "inner.rate must be a finite number"),
+        ({"where": "w", "inner": {"rate": "1e999"}}, "inner.rate must be a finite number"),
+        ({"where": "w", "inner": {"rate": 10**400}}, "inner.rate must be float"),
+        ({"where": "w", "few": 10}, "few must be from 1 to 9, not 10"),
+        ({"where": "w", "few": 0}, "few must be from 1 to 9, not 0"),
+        ({"where": "w", "levels": {"a": "high"}}, "levels.a must be float, not 'high'"),
+        ({"where": "w\0"}, "where contains a NUL byte"),
+        ({"where": "w", "count": "x" * 999}, "count must be int, not 'x{76}\\.\\.\\.$"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(values, message):
@@ -107,3 +129,17 @@ def test_unusual_values_do_not_depend_on_new_switches():
         "inner": {"b": ["y"]},
         "c": 0.25,
     }
+
+
+def test_scores_may_be_infinite_where_that_is_said():
+    assert from_dict(Outer, {"where": "w", "score": -math.inf}).score == -math.inf
+
+
+@pytest.mark.parametrize("bad", ["", "[]", "null", "{", '{"count": "x"}', "[" * 9999, '{"a": 1}'])
+def test_a_damaged_file_of_ours_says_what_to_do(tmp_path, bad):
+    path = tmp_path / "ours.json"
+    path.write_text(json.dumps(to_dict(Outer(Path("w")))))
+    assert read_typed(path, Outer, "delete it") == Outer(Path("w"))
+    path.write_text(bad)
+    with pytest.raises(SoundspotError, match=r"ours.json is damaged \(.*\); delete it$"):
+        read_typed(path, Outer, "delete it")

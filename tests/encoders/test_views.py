@@ -10,6 +10,7 @@ from soundspot.encoders.views import (
     random_view,
     view_generator,
 )
+from soundspot.media.resizing import resize_tensor
 
 
 class Fixed(np.random.Generator):
@@ -182,3 +183,21 @@ def test_views_are_a_function_of_seed_epoch_and_index(names):
 def test_an_unknown_augmentation_is_refused_with_the_choices():
     with pytest.raises(SoundspotError, match="'zoom'.*crop"):
         random_view(frame(), ("crop", "zoom"), view_generator(0, 0, 0))
+
+
+def test_colours_change_below_eight_tenths():
+    x = picture()
+    jitter = AUGMENTATIONS["colour_jitter"]
+    assert not torch.equal(jitter(x, Fixed(random=0.79, uniform=0.7)), x)
+    assert torch.equal(jitter(x, Fixed(random=0.8, uniform=0.7)), x)
+
+
+def test_the_evaluation_view_sees_what_a_pair_set_stores():
+    """A frame is squashed to 256 x 256 first: from a file it gives the map of its stored copy."""
+    large = torch.from_numpy(
+        np.random.default_rng(1).integers(0, 256, (3, 331, 499), dtype=np.uint8)
+    )
+    stored = resize_tensor(large, 256, 256)
+    assert torch.equal(evaluation_view(large), evaluation_view(stored))
+    direct = views.normalise(resize_tensor(large, 224, 224).float() / 255)
+    assert not torch.allclose(evaluation_view(large), direct, atol=0.05)

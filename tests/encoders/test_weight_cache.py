@@ -41,3 +41,15 @@ def test_the_lock_is_held_inside_and_free_after(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), weight_cache.cache_lock(tmp_path / "new"):
         raise KeyboardInterrupt
     FileLock(tmp_path / "new" / ".lock").acquire(timeout=0).lock.release()
+
+
+def test_the_holder_of_the_lock_sweeps_what_killed_processes_left(tmp_path: Path) -> None:
+    (tmp_path / "vgg").mkdir()
+    kept = [tmp_path / "vgg" / name for name in ("vgg.ckpt", ".hidden", "x.0123abcd.ckpt")]
+    left = [tmp_path / "vgg" / ".vgg.0123abcd.ckpt", tmp_path / ".digests.0123abcd.json"]
+    for path in (*kept, *left):
+        path.write_bytes(b"half")
+    with weight_cache.cache_lock(tmp_path):
+        pass
+    assert all(path.exists() for path in kept)
+    assert not any(path.exists() for path in left)

@@ -518,3 +518,20 @@ def test_the_real_weights_load_into_their_encoders() -> None:
     assert len(weights.class_names()) == 521
     assert weights.media("demo-dog-photo").read_bytes()[:2] == b"\xff\xd8"  # a JPEG
     assert weights.media("demo-dog-bark").read_bytes()[:4] == b"RIFF"
+
+
+def test_a_record_does_not_outlive_the_tensors_it_vouches_for(
+    cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed half-way through a conversion, the cache has no record of the old tensors."""
+    weights.fetch("toy-model", registry=TOYS, download=Server())
+    record = cached / "toy-model" / "toy-model.json"
+    assert record.exists()
+
+    def killed(path: Path, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(weight_cache, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        weights.fetch("toy-model", force=True, registry=TOYS, download=Server())
+    assert not record.exists()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from soundspot.common.errors import SoundspotError
-from soundspot.features.cache import FeatureCache
+from soundspot.features.cache import FeatureCache, contents_of
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 
@@ -57,3 +57,75 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
 def test_no_cache_says_how_to_make_one(tiny_pairs, tmp_path):
     with pytest.raises(SoundspotError, match="soundspot encode"):
         FeatureCache.open(tmp_path, tiny_pairs, SPEC)
+
+
+def _reshaped(change):
+    def damage(folder, name="view00-00000.npy"):
+        np.save(folder / name, change(np.load(folder / name)))
+
+    return damage
+
+
+def _rewritten(key, value):
+    def damage(folder):
+        description = json.loads((folder / "features.json").read_text())
+        if value is None:
+            del description[key]
+        else:
+            description[key] = value
+        (folder / "features.json").write_text(json.dumps(description))
+
+    return damage
+
+
+def _zipped(folder):
+    with (folder / "view00-00000.npy").open("wb") as file:
+        np.savez(file, a=np.zeros(3))
+
+
+DAMAGES = {
+    "another dtype": _reshaped(lambda a: a.astype(np.float32)),
+    "texts": _reshaped(lambda a: np.full(a.shape, "x")),
+    "one axis": _reshaped(lambda a: a.reshape(-1)),
+    "no axis": _reshaped(lambda a: np.float16(3)),
+    "fewer rows": _reshaped(lambda a: a[:-1]),
+    "other channels": _reshaped(lambda a: a[..., :-1]),
+    "another grid": _reshaped(lambda a: a[:, :13]),
+    "an archive": _zipped,
+    "audio of another kind": lambda folder: _reshaped(lambda a: a.astype("f8"))(
+        folder, "audio.npy"
+    ),
+    "a header of noise": lambda folder: (folder / "view00-00000.npy").write_bytes(
+        b"\x93NUMPY\x01\x00\x10\x00{'descr': [((((\n" + bytes(99)
+    ),
+    "no sounds": _rewritten("sounds", None),
+    "sounds of numbers": _rewritten("sounds", [1, 2]),
+    "sounds of text": _rewritten("sounds", "abc"),
+    "other sounds": _rewritten("sounds", ["a"]),
+    "frames twice": _rewritten("train_frames", ["a", "a"]),
+    "weights of null": _rewritten("weights", 7),
+    "a spec of text": _rewritten("spec", "vgg16"),
+    "a version of text": _rewritten("code_version", "1"),
+    "no keys": lambda folder: (folder / "features.json").write_text("[]"),
+    "depths": lambda folder: (folder / "features.json").write_text("[" * 9999),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_cache_is_one_sentence(tiny_pairs, made, tmp_path, damage):
+    folder = tmp_path / "broken"
+    shutil.copytree(made[1], folder)
+    damage(folder)
+    with pytest.raises(SoundspotError, match="(damaged|stale).*(delete|encode)") as caught:
+        FeatureCache.open(folder, tiny_pairs, SPEC)
+    assert "\n" not in str(caught.value)
+
+
+def test_frames_and_sounds_come_back_under_their_own_names(tiny_pairs, made):
+    """Row n is that of the n-th name: of a cache that mixes them up nothing can be learnt."""
+    cache, folder, _ = made
+    rows = np.load(folder / "view01-00000.npy")
+    names = contents_of(tiny_pairs).train_frames
+    for row in (0, 3, 10):
+        expected = torch.from_numpy(rows[row]).float().permute(2, 0, 1)
+        assert torch.equal(cache.view([names[row]], [1])[0], expected)

@@ -2,12 +2,15 @@
 
 import multiprocessing
 import shutil
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.files import BusyError
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features import encoding
 from soundspot.features.cache import FeatureCache, cache_folder
@@ -104,3 +107,27 @@ def test_frames_are_shown_at_the_size_of_their_encoder(tiny_pairs, tmp_path):
     expected = load_encoders(spec).visual(view[None])
     assert expected.shape == (1, 1280, 14, 14)
     torch.testing.assert_close(cache.evaluation([frame]), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_the_next_run_sweeps_what_a_killed_one_left(tiny_pairs, made, tmp_path):
+    folder = tmp_path / "left"
+    shutil.copytree(made[1], folder)
+    left = [folder / ".features.0123abcd.json", folder / ".view01-00000.0123abcd.npy"]
+    for path in left:
+        path.write_bytes(b"half")
+    encode(tiny_pairs, folder, SPEC)
+    assert not any(path.exists() for path in left)
+
+
+def test_the_sweep_spares_what_another_process_writes(tiny_pairs, made, tmp_path):
+    """The lock of view 1 is held: its temporary file belongs to somebody."""
+    folder = tmp_path / "shared"
+    shutil.copytree(made[1], folder)
+    held = folder / ".view01-00000.0123abcd.npy"
+    held.write_bytes(b"half")
+    with FileLock(folder / ".locks" / "view01-00000.npy"), suppress(SoundspotError, BusyError):
+        with encoding._claimed(folder / "view00-00000.npy", wait=False):
+            assert held.exists()
+        with encoding._claimed(folder / "view01-00000.npy", wait=False):
+            pytest.fail("took a lock that is held")
+    assert held.exists()

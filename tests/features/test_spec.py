@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import soundspot
+from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache
 from soundspot.features import spec
@@ -32,6 +33,12 @@ def test_impossible_specs_are_refused(values, message):
 
 def test_the_folder_of_features_keeps_its_name(tiny_pairs):
     assert cache_folder(tiny_pairs, FeatureSpec(views=4)).name == "vgg16-yamnet-1fc5b12c"
+
+
+@pytest.mark.parametrize("value", [1, 0, 1.0, "yes", None])
+def test_pretrained_is_one_of_its_choices_and_not_a_number_like_one(value):
+    with pytest.raises(SoundspotError, match="pretrained=.*True, False, audio"):
+        from_dict(FeatureSpec, {"pretrained": value}, "features")
 
 
 def test_a_digest_follows_names_order_and_values():

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import ExifTags, Image
 from torch import nn
 
 import soundspot
@@ -19,6 +19,7 @@ from soundspot.inference.inputs import as_frame, as_waveform
 from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
 from soundspot.inference.regions import largest_region
 from soundspot.media import clips as media
+from soundspot.media.clips import read_frame
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
@@ -227,6 +228,21 @@ def test_every_form_of_a_frame_gives_the_same_pixels():
     for form in (pixels, Image.fromarray(pixels), torch.from_numpy(pixels).permute(2, 0, 1)):
         np.testing.assert_array_equal(as_frame(form), pixels)
     assert as_frame(Image.new("L", (3, 2), 9)).tolist() == [[[9, 9, 9]] * 3] * 2
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "I;16"])
+def test_an_image_object_looks_like_its_file(tmp_path: Path, mode: str):
+    path = tmp_path / "photo.png"
+    if mode == "I;16":
+        image = Image.fromarray(np.arange(0, 60_000, 3_000, np.uint16).reshape(4, 5))
+    else:
+        pixels = np.random.default_rng(3).integers(0, 256, (5, 7, 4), dtype=np.uint8)
+        image = Image.fromarray(pixels).convert(mode)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    image.save(path, exif=exif)
+    with Image.open(path) as opened:
+        np.testing.assert_array_equal(as_frame(opened), read_frame(path))
 
 
 @pytest.mark.parametrize(

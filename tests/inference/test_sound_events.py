@@ -40,6 +40,15 @@ def test_scores_that_drift_apart_end_an_event():
     assert find_events(heard, 3)[0] == Event(0.0, 1.0, 0.25)
 
 
+@pytest.mark.parametrize(("cosine", "events"), [(0.49, 2), (0.51, 1)])
+def test_sounds_are_one_from_a_cosine_of_one_half(cosine, events):
+    other = cosine * DOG + (1 - cosine**2) ** 0.5 * CAR
+    together = slices((0.4, DOG), (0.3, other))
+    assert len(find_events(together, 3)) == events
+    apart = slices((0.4, DOG), (0.0, BIRD), (0.3, other))
+    assert len(find_events(apart, 3)) == events
+
+
 def test_without_names_only_pauses_tell_sounds_apart():
     nothing = np.zeros(0)
     heard = slices((0.2, nothing), (0.3, nothing), (0.0, nothing), (0.1, nothing))

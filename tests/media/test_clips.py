@@ -182,7 +182,7 @@ def test_one_frame_is_read_as_a_full_decode_shows_it(
     sought = {}
     for tick in range(51):
         with decoding.open_container(path) as container:
-            frame = decoding.frame_at(container, tick / FPS)
+            frame = decoding.frame_at(path, container, tick / FPS)
         if frame is not None:
             sought[tick] = decoding.to_rgb(path, frame)
     assert set(range(48)) <= set(sought)  # of the last ones a full decode must tell
@@ -195,7 +195,7 @@ def test_what_seeking_cannot_tell(tmp_path: Path, clip: Path) -> None:
     sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
     for path, at in ((film, 1.0), (clip, 2.95), (clip, 9.0), (sound, 0.5)):
         with decoding.open_container(path) as container:
-            assert decoding.frame_at(container, at) is None
+            assert decoding.frame_at(path, container, at) is None
     assert number(media.read_frame(clip, 2.95)) == 29
 
 

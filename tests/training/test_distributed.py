@@ -80,6 +80,7 @@ def run_two(tmp_path, *arguments):
         check=False,
         env=environment,
         cwd=tmp_path,
+        timeout=300,
     )
 
 
@@ -131,3 +132,43 @@ def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
     assert "batch norm is per process" in done.stderr
     assert done.stderr.count("best step") == 1
     assert len((run / "log.jsonl").read_text().splitlines()) == 2
+
+
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from soundspot.training import loop
+from soundspot.training.recipe import read_recipe
+step, count = loop._Run._step, 0
+def counted(self, batch):
+    global count
+    count += 1
+    if count == 3 and self.world.rank == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return step(self, batch)
+loop._Run._step = counted
+try:
+    loop.train(read_recipe(Path(sys.argv[1])), Path(sys.argv[2]), lambda *_: {"ciou": 0.5})
+except KeyboardInterrupt:
+    Path(f"{sys.argv[2]}.stopped.{os.environ['RANK']}").write_text(str(count))
+"""
+
+
+def test_a_signal_to_one_process_stops_all_at_the_same_step(tiny_pairs, tmp_path):
+    spec = FeatureSpec(pretrained=False, views=3)
+    encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    recipe, script, run = tmp_path / "tiny.yaml", tmp_path / "script.py", tmp_path / "run"
+    values = {
+        "pairs": str(tiny_pairs.root),
+        "model": {"projection": 7, "hidden": 13},
+        "features": {"pretrained": False, "views": 3},
+        "train": {"epochs": 9, "batch": 4, "patience": 0, "validate_every": 18},
+    }
+    recipe.write_text(yaml.safe_dump(values))
+    script.write_text(INTERRUPTED)
+    done = run_two(tmp_path, str(script), str(recipe), str(run))
+    stopped = [Path(f"{run}.stopped.{rank}") for rank in (0, 1)]
+    assert [path.exists() for path in stopped] == [True, True], done.stderr
+    assert [path.read_text() for path in stopped] == ["3", "3"]
+    state = torch.load(run / "state.pt", weights_only=True)
+    assert state["progress"]["step"] == 3

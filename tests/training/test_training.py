@@ -20,6 +20,7 @@ from soundspot.features.spec import FeatureSpec
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
+from soundspot.training import loop
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch
 from soundspot.training.loop import train
@@ -39,6 +40,10 @@ def encoded(tiny_pairs):
 def recipe(pairs, model=None, **train_config):
     settings = {"epochs": 3, "batch": 4, "patience": 0, "select": "ciou", **train_config}
     return Recipe(pairs.root, "sspl", {**SMALL, **(model or {})}, SPEC, TrainConfig(**settings))
+
+
+def build(plan):
+    return checkpoint.build_method(plan.method, plan.model)
 
 
 def scores(*values):
@@ -366,6 +371,17 @@ def test_a_damaged_state_is_refused(encoded, tmp_path):
         train(recipe(encoded), tmp_path, flat)
 
 
+def test_a_run_that_cannot_start_leaves_its_folder_to_the_next(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    state = (tmp_path / "state.pt").read_bytes()
+    (tmp_path / "state.pt").write_bytes(state[:1000])
+    for _ in range(2):  # the second must not be told that another process is training
+        with pytest.raises(SoundspotError, match="state.pt is damaged"):
+            train(recipe(encoded), tmp_path, flat)
+    (tmp_path / "state.pt").write_bytes(state)
+    assert train(recipe(encoded), tmp_path, flat).validations == 3
+
+
 def test_weight_average_by_hand():
     layer = torch.nn.Linear(1, 1, bias=False)
     with torch.no_grad():
@@ -396,7 +412,7 @@ def test_recipes_are_checked_when_read():
     "bad", [{"betas": [1.5, 0.9]}, {"weight_decay": -1}, {"average": 1.0}, {"batch": 1}, {"lr": 0}]
 )
 def test_what_cannot_train_is_refused(bad):
-    with pytest.raises(SoundspotError, match="train: "):
+    with pytest.raises(SoundspotError, match="train[:.]"):
         from_dict(Recipe, {"pairs": "x", "train": bad})
 
 
@@ -425,26 +441,6 @@ def test_an_export_does_not_destroy_its_source(tmp_path):
             checkpoint.export(tmp_path / "run", tmp_path / target)
 
 
-@pytest.mark.parametrize("damage", ["weights", "card", "format", "config"])
-def test_damaged_checkpoints_get_a_sentence(tmp_path, damage):
-    model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
-    config = {"c_v": 5, "c_a": 3, "projection": 7, "hidden": 13}
-    path, beside = tmp_path / "m.safetensors", tmp_path / "m.json"
-    checkpoint.save(path, model, checkpoint.Card("sspl", config, SPEC))
-    if damage == "weights":
-        path.write_bytes(path.read_bytes()[:99])
-    elif damage == "card":
-        beside.unlink()
-    else:
-        card = json.loads(beside.read_text())
-        card["format" if damage == "format" else "config"] = (
-            99 if damage == "format" else {"c_v": 7}
-        )
-        beside.write_text(json.dumps(card))
-    with pytest.raises(SoundspotError):
-        checkpoint.load(path)
-
-
 def test_class_indices_follow_the_alphabet(encoded):
     batch = next(batches(data(encoded), 0, 4))
     assert isinstance(batch, Batch)
@@ -458,3 +454,59 @@ def test_seconds_and_best_are_logged(encoded, tmp_path):
     (line,) = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert {"epoch", "train_loss", "train_z_std", "val_ciou", "seconds", "best"} <= set(line)
     assert math.isfinite(line["seconds"])
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What every step of a training did: its loss, its learning rates, the weights after it."""
+    seen = []
+    step = loop._Run._step
+
+    def watched(self, batch):
+        loss = step(self, batch)
+        rates = [group["lr"] for group in self.optimiser.param_groups]
+        weights = {k: v.clone() for k, v in self.method.state_dict().items()}
+        seen.append((loss, rates, weights))
+        return loss
+
+    monkeypatch.setattr(loop._Run, "_step", watched)
+    return seen
+
+
+def test_an_epoch_logs_the_mean_of_its_own_steps(encoded, tmp_path, steps):
+    train(recipe(encoded, epochs=3), tmp_path, flat)
+    each = [loss for loss, _, _ in steps]
+    means = [(each[k] + each[k + 1]) / 2 for k in (0, 2, 4)]
+    assert losses(tmp_path) == pytest.approx(means, rel=1e-6)
+
+
+def test_the_learning_rate_follows_every_step(encoded, tmp_path, steps):
+    train(recipe(encoded, epochs=3, schedule="cosine", lr=0.01, lr_heads=0.02), tmp_path, flat)
+    scales = [(1 + math.cos(math.pi * k / 6)) / 2 for k in range(6)]
+    for (_, rates, _), scale in zip(steps, scales, strict=True):
+        assert rates == pytest.approx([0.02 * scale, 0.01 * scale])
+
+
+def test_the_average_of_all_steps_is_saved(encoded, tmp_path, steps):
+    plan = recipe(encoded, epochs=2, average=0.75, lr=0.01, lr_heads=0.01)
+    torch.manual_seed(plan.train.seed)
+    expected = {k: v.clone() for k, v in build(plan).state_dict().items()}
+    train(plan, tmp_path, flat)
+    assert len(steps) == 4
+    for _, _, weights in steps:
+        for name, value in expected.items():
+            if value.is_floating_point():
+                expected[name] = 0.75 * value + 0.25 * weights[name]
+    saved = checkpoint.load(tmp_path / "last.safetensors")[0].state_dict()
+    for name, value in expected.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(saved[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_the_next_run_sweeps_what_a_killed_one_left(encoded, tmp_path):
+    train(recipe(encoded), tmp_path, flat, stop_after=1)
+    left = [".last.0123abcd.safetensors", ".state.0123abcd.pt", ".best.0123abcd.json"]
+    for name in left:
+        (tmp_path / name).write_bytes(b"half")
+    train(recipe(encoded), tmp_path, flat)
+    assert not [path.name for path in tmp_path.iterdir() if path.name in left]

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.data.ledger import LedgerEntry, Status, Summary
 from soundspot.data.manifest import Box, Pair, Sound
@@ -134,7 +135,7 @@ def _read_lists(source: Path) -> Lists:
 def read_list(path: Path, columns: str, benchmark: str) -> list[Row]:
     """Read a JSON list of objects and check that each has the columns."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = parse_json(read_bytes(path))
     except FileNotFoundError as error:
         raise SoundspotError(
             f"{path.parent} is not the {benchmark} benchmark: it has no {path.name}"

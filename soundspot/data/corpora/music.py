@@ -5,13 +5,13 @@ Its lists (MUSIC_solo_videos.json, MUSIC_duet_videos.json, MUSIC21_solo_videos.j
 Title [id].webm, Title-id.mp4.
 """
 
-import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.data.corpus_files import EVERYTHING, ParseId, Selection, digest_of, find_items
 from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
@@ -65,7 +65,7 @@ def read_class_lists(paths: Sequence[Path]) -> tuple[dict[str, str], list[Ledger
     notes = []
     for path in paths:
         try:
-            videos = json.loads(path.read_text(encoding="utf-8"))["videos"]
+            videos = parse_json(read_bytes(path))["videos"]
             rows = [(str(id), str(cls)) for cls, ids in videos.items() for id in ids]
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise SoundspotError(

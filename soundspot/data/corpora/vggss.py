@@ -4,12 +4,12 @@ That is frame 125 of a clip at 25 frames per second: second 5 of 10. Clips are n
 VGG-Sound.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.data.corpora.vggsound import EXAMPLE, parse
 from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
 from soundspot.data.ledger import Summary
@@ -55,7 +55,7 @@ def read_truth(path: Path) -> dict[str, tuple[str, tuple[Box, ...]]]:
     try:
         truth = {
             str(row["file"]): (str(row["class"]), tuple(_inside(box) for box in row["bbox"]))
-            for row in json.loads(path.read_text(encoding="utf-8"))
+            for row in parse_json(read_bytes(path))
         }
     except FileNotFoundError as error:
         raise SoundspotError(

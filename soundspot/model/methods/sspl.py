@@ -5,13 +5,14 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 
 import copy
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.common.config import Range
 from soundspot.model import attention, losses
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector
@@ -57,7 +58,7 @@ class SSPLConfig:
     c_v: int = 512
     c_a: int = 128
     pcm: bool = False
-    cycles: int = 5
+    cycles: Annotated[int, Range(1, 1000)] = 5
     variant: Variant = "released"
     visual_conv: bool = False
     self_attention: float = 0.0

@@ -1,0 +1,51 @@
+"""A deadline for each picture that a decoder makes.
+
+A damaged file may keep a decoder busy for ever, inside a call that nothing can interrupt. A child
+process could be ended, but would have to read every file twice; so pictures are decoded in a thread
+of their own, which is left behind if it does not answer.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SECONDS = 60.0
+
+_left_behind: list[Any] = []  # what a decoder that never answered still works on
+
+
+def within(items: Iterator[T], refuse: Callable[[], Exception], keep: object) -> Iterator[T]:
+    """Take items in another thread, and raise `refuse()` if one takes longer than SECONDS.
+
+    `keep` is what that thread needs, and is never freed if it is left behind.
+    """
+    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        while asked.get():
+            try:
+                answers.put(([next(items)], None))
+            except StopIteration:
+                answers.put(([], None))
+            except BaseException as error:  # to be raised where the item is used
+                answers.put(([], error))
+
+    threading.Thread(target=work, name="decoder", daemon=True).start()
+    try:
+        while True:
+            asked.put(True)
+            try:
+                answer, error = answers.get(timeout=SECONDS)
+            except queue.Empty:
+                _left_behind.append((items, keep))
+                raise refuse() from None
+            if error is not None:
+                raise error
+            if not answer:
+                return
+            yield answer.pop()
+    finally:
+        asked.put(False)

@@ -1,0 +1,116 @@
+"""Files whose headers and time stamps claim what they do not hold."""
+
+import itertools
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_clips import grey, refused, tone, write
+
+from soundspot.inference.sound_events import listen
+from soundspot.media import clips as media
+from soundspot.media import deadline, decoding, writing
+
+AGES = 1e12  # s
+
+
+def flv_with_a_late_track(path: Path, kind: int) -> Path:
+    """A packet of a track that nothing announces, far behind what opening looks at."""
+    write(path, pictures=[grey(k % 40) for k in range(300)], sound=tone(30), video_codec="flv1")
+    data = bytearray(path.read_bytes())
+    at, tags = 13, []
+    while at + 11 <= len(data):
+        tags.append(at)
+        at += 11 + int.from_bytes(data[at + 1 : at + 4], "big") + 4
+    late = next(at for at in tags[-40:] if data[at] != kind)
+    data[late] = kind
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", [8, 9, 18])
+def test_a_track_that_appears_late_is_one_sentence(tmp_path: Path, kind: int):
+    path = flv_with_a_late_track(tmp_path / "v.flv", kind)
+    assert "v.flv is cut short or damaged" in refused(media.read_waveform, path)
+    assert "v.flv is cut short or damaged" in refused(lambda: list(media.iter_frames(path, 4.0)))
+
+
+def matroska_of_ages(path: Path, seconds: float = AGES) -> Path:
+    """Two seconds that announce a length of their own choice."""
+    write(path, pictures=[grey(k) for k in range(20)], sound=tone(2))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\x44\x89\x88")  # Duration, 8 bytes, in milliseconds
+    data[at + 3 : at + 11] = struct.pack(">d", seconds * 1000)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("seconds", [AGES, 1e9, 1e17])
+def test_an_absurd_length_is_not_believed(tmp_path: Path, seconds: float):
+    path = matroska_of_ages(tmp_path / "v.mkv", seconds)
+    assert media.probe(path).duration == pytest.approx(2, abs=0.1)
+    assert media.read_clip(path).at == pytest.approx(1, abs=0.05)
+
+
+def test_listening_stops_where_the_sound_does(tmp_path: Path):
+    path = matroska_of_ages(tmp_path / "v.mkv")
+    heard = listen(path, AGES, lambda sounds: np.ones((len(sounds), 1), np.float32))
+    assert 4 <= len(heard.rms) <= 5
+    assert heard.seconds == pytest.approx(2, abs=0.6)
+
+
+def test_pictures_that_jump_ages_ahead_are_refused(tmp_path: Path):
+    path = tmp_path / "v.mkv"
+    write(path, pictures=[grey(k) for k in range(3)], times=[0, 1, 10**11], b_frames=0)
+    assert "pictures jump ahead to 10000000000.00 s" in refused(
+        lambda: sum(1 for _ in media.iter_frames(path, 4.0))
+    )
+
+
+def test_a_copied_sound_that_jumps_ages_ahead_is_refused(tmp_path: Path):
+    path = write(tmp_path / "s.mka", sound=tone(2), sound_codec="flac", sound_times={44_032: 10**8})
+    frames = decoding.decode(path, "audio", 0.0)
+    with pytest.raises(media.MediaError, match="sound jumps ahead"):
+        sum(1 for _ in writing.stereo_blocks(path, frames))
+
+
+@pytest.mark.parametrize("read", ["walk", "seek"])
+def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatch, read: str):
+    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)], sound=tone(2))
+    for_ever, ended = threading.Event(), threading.Event()
+
+    def hang(*_):
+        for_ever.wait()
+        ended.set()
+        return iter(())
+
+    monkeypatch.setattr(deadline, "SECONDS", 0.3)
+    try:
+        if read == "walk":
+            real = decoding._read
+            monkeypatch.setattr(
+                decoding, "_read", lambda items: itertools.chain(real(items), map(hang, [0]))
+            )
+            message = refused(lambda: list(media.iter_frames(path, 4.0)))
+        else:
+            monkeypatch.setattr(decoding, "_decode_one", hang)
+            message = refused(media.read_frame, path)
+        assert "v.mp4 is damaged: a picture takes longer than 0 s" in message
+    finally:
+        for_ever.set()  # or the thread would outlive the test
+        ended.wait()
+
+
+def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
+    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)])
+    before = threading.active_count()
+    frames = media.iter_frames(path, 4.0)
+    next(frames)
+    assert threading.active_count() == before + 1
+    frames.close()
+    for thread in threading.enumerate():
+        if thread.name == "decoder":
+            thread.join(10)
+    assert threading.active_count() == before

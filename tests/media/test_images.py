@@ -1,0 +1,80 @@
+"""images.py: one list of formats; whatever else a file claims to be is not opened."""
+
+import io
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import EpsImagePlugin, Image
+
+from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import ItemError, decode_frame
+from soundspot.media import clips as media
+from soundspot.media.images import FORMATS
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 20 20
+%%EndComments
+20 20 scale
+showpage
+%%EOF
+"""
+
+
+def encoded(kind: str) -> bytes:
+    memory = io.BytesIO()
+    ramp = np.arange(256 * 256 * 3, dtype=np.uint32).reshape(256, 256, 3)
+    Image.fromarray((ramp % 251).astype(np.uint8)).save(memory, kind)
+    return memory.getvalue()
+
+
+def test_postscript_never_reaches_its_interpreter(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_: pytest.fail("ran Ghostscript"))
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(EPS)
+    for read in (media.probe, media.read_frame, media.read_clip):
+        with pytest.raises(SoundspotError, match="photo.jpg is not a readable image"):
+            read(path)
+    with pytest.raises(ItemError, match="not a readable image"):
+        decode_frame(EPS, "photo.jpg")
+
+
+@pytest.mark.parametrize("kind", ["QOI", "PCX", "SGI", "TGA", "ICO", "JPEG2000"])
+def test_formats_that_are_not_listed_are_no_images(tmp_path: Path, kind: str):
+    path = tmp_path / "photo.png"
+    data = encoded(kind)
+    path.write_bytes(data)
+    with pytest.raises(SoundspotError, match="photo.png is not a readable image"):
+        media.read_frame(path)
+    with pytest.raises(ItemError, match="not a readable image"):
+        decode_frame(data, "photo.png")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_listed_formats_are_read_and_their_damage_is_one_sentence(tmp_path: Path, kind: str):
+    data = encoded(kind)
+    path = tmp_path / "photo"
+    path.write_bytes(data)
+    assert media.read_frame(path).shape == (256, 256, 3)
+    draw = random.Random(7)
+    for _ in range(40):
+        broken = bytearray(data[: draw.randrange(1, len(data))])
+        broken[draw.randrange(len(broken))] = draw.randrange(256)
+        path.write_bytes(broken)
+        try:
+            media.read_frame(path)
+        except SoundspotError as error:
+            assert "\n" not in str(error)
+
+
+def test_a_plug_in_that_breaks_in_a_new_way_is_one_sentence(tmp_path: Path, monkeypatch):
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded("PNG"))
+
+    def break_down(self):
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr(Image.Image, "convert", lambda *_: break_down(None))
+    with pytest.raises(SoundspotError, match="photo.png is an image that cannot be read"):
+        media.read_frame(path)

@@ -1,0 +1,120 @@
+"""state.py and run_log.py: a run resumes from what is whole, and says what is not."""
+
+import math
+
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.model.methods.method import Batch
+from soundspot.model.methods.sspl import SSPL, SSPLConfig
+from soundspot.training.average import WeightAverage
+from soundspot.training.optimiser import make_optimiser
+from soundspot.training.recipe import TrainConfig
+from soundspot.training.run_log import LOG, read_log
+from soundspot.training.state import TrainState, load_state, save_state
+
+CONFIG = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)
+
+
+def parts():
+    method = SSPL(CONFIG)
+    return method, WeightAverage(method, 0.5), make_optimiser(method, TrainConfig())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    method, average, optimiser = parts()
+    batch = Batch(torch.randn(4, 5, 3, 3), torch.randn(4, 5, 3, 3), torch.rand(4, 2, 3), None)
+    batch = batch._replace(cls=torch.zeros(4, dtype=torch.long))
+    method(batch).loss.backward()
+    optimiser.step()
+    save_state(tmp_path / "state.pt", TrainState(step=3, validations=1), method, average, optimiser)
+    return tmp_path / "state.pt"
+
+
+def load(path):
+    return load_state(path, *parts(), torch.device("cpu"), steps_per_epoch=2)
+
+
+def test_a_whole_state_is_read(saved):
+    assert load(saved) == TrainState(step=3, validations=1, best_score=-math.inf)
+
+
+def _set(*keys, value):
+    def damage(stored):
+        node = stored
+        for key in keys[:-1]:
+            node = node[key]
+        if value is None:
+            del node[keys[-1]]
+        else:
+            node[keys[-1]] = value
+
+    return damage
+
+
+DAMAGES = {
+    "no method": _set("method", value=None),
+    "no average": _set("average", value=None),
+    "no optimiser": _set("optimiser", value=None),
+    "no progress": _set("progress", value=None),
+    "method of text": _set("method", value="x"),
+    "a tensor less": lambda stored: stored["method"].popitem(),
+    "a tensor more": _set("method", "extra", value=torch.zeros(1)),
+    "another shape": lambda s: s["method"].update(
+        {k: v[:1] for k, v in s["method"].items() if v.ndim}
+    ),
+    "another dtype": lambda s: s["method"].update({k: v.double() for k, v in s["method"].items()}),
+    "NaN": lambda s: s["method"].update(
+        {k: v * math.nan for k, v in s["method"].items() if v.is_floating_point()}
+    ),
+    "texts": lambda s: s["method"].update(dict.fromkeys(s["method"], "x")),
+    "an empty average": lambda s: s["average"].clear(),
+    "no groups": _set("optimiser", "param_groups", value=[]),
+    "no rate": lambda s: s["optimiser"]["param_groups"][0].pop("lr"),
+    "other parameters": _set("optimiser", "param_groups", 0, "params", value=[99]),
+    "a moment less": lambda s: s["optimiser"]["state"][0].pop("exp_avg"),
+    "a moment of another shape": _set("optimiser", "state", 0, "exp_avg", value=torch.zeros(2)),
+    "a moment of nobody": _set("optimiser", "state", 9999, value={}),
+    "steps of text": _set("progress", "step", value="3"),
+    "steps below zero": _set("progress", "step", value=-1),
+    "totals of text": _set("progress", "totals", value={"loss": "x"}),
+    "unknown progress": _set("progress", "spet", value=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_state_is_one_sentence(saved, damage):
+    stored = torch.load(saved, weights_only=True)
+    damage(stored)
+    torch.save(stored, saved)
+    with pytest.raises(SoundspotError, match="state.pt is damaged.*delete .* to start again") as e:
+        load(saved)
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02.", b"text"])
+def test_a_file_that_is_no_state_is_one_sentence(saved, content):
+    saved.write_bytes(content)
+    with pytest.raises(SoundspotError, match="state.pt is damaged"):
+        load(saved)
+
+
+def test_a_state_of_a_list_is_one_sentence(saved):
+    torch.save([1, 2], saved)
+    with pytest.raises(SoundspotError, match="it has no method"):
+        load(saved)
+
+
+@pytest.mark.parametrize("text", ['{"epoch": 1}\n{', "[]\n", '{"epoch": 1}\n', "\xff"])
+def test_a_damaged_log_is_one_sentence(tmp_path, text):
+    (tmp_path / LOG).write_bytes(text.encode("latin-1"))
+    with pytest.raises(SoundspotError, match="log.jsonl is damaged.*to start again"):
+        read_log(tmp_path, 2)
+
+
+def test_only_the_lines_of_saved_validations_count(tmp_path):
+    (tmp_path / LOG).write_text('{"epoch": 1}\n{"epo')
+    assert read_log(tmp_path, 1) == [{"epoch": 1}]
+    assert read_log(tmp_path / "new", 0) == []
