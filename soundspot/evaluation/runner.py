@@ -27,11 +27,15 @@ from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
 from soundspot.evaluation.scenes import NO_MEDIA, OWN_SPLITS, find_scenes
-from soundspot.evaluation.source_detection import SourceDetection, score_escvoc, score_extended
+from soundspot.evaluation.source_detection import (
+    WITH_MADE_NEGATIVES,
+    SourceDetection,
+    score_escvoc,
+    score_extended,
+)
 from soundspot.features.spec import FeatureSpec
 
 DATA = Path("data")
-WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 MORE_CYCLES = 2  # passes that the figures show beyond the trained T
 
 

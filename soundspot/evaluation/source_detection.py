@@ -29,6 +29,7 @@ from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import annotated_scenes
 from soundspot.features.cache import FeatureCache
 
+WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
 Draw = Callable[[list[str], Tensor], Float[np.ndarray, "t n h w"]]  # maps of frames with sounds
 

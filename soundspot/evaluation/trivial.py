@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Float32
 from soundspot.evaluation.metrics import SIZE, PerPair, RawMaps, Truths, areas, ciou
 from soundspot.evaluation.protocols import PROTOCOLS, score
 
+ORACLE = "oracle ceiling"
+
 Scores = dict[str, PerPair]
 
 
@@ -66,5 +68,5 @@ def trivial_scores(truths: Truths, saliency_maps: RawMaps | None = None) -> dict
     scores["random map"] = score(random_maps(len(truths)), truths)
     if saliency_maps is not None:
         scores["image saliency"] = score(saliency_maps, truths)
-    scores["oracle ceiling"] = ceiling(truths)
+    scores[ORACLE] = ceiling(truths)
     return scores

@@ -51,6 +51,8 @@ class Experiment:
         note: What the reader should know.
         lines: Its lines, in the paper's order.
         gflops: Whether to show what each line costs.
+        bench: Whether to compare methods: their mean rank, trained parameters and time per pair,
+            and how well they notice that no source is visible.
         figure: What to draw beside the table.
     """
 
@@ -58,6 +60,7 @@ class Experiment:
     note: str
     lines: tuple[Line, ...]
     gflops: bool = False
+    bench: bool = False
     figure: Literal["success", "iterations", "steps", "examples"] | None = None
 
 

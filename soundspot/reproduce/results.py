@@ -18,8 +18,9 @@ from soundspot.common.files import write_text
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.predictions import open_cache, saliency_maps
+from soundspot.evaluation.predictions import open_cache, open_model, saliency_maps
 from soundspot.evaluation.report.tables import Table
+from soundspot.evaluation.trivial import ORACLE
 from soundspot.features.spec import FeatureSpec
 from soundspot.reproduce import experiments, runs
 from soundspot.reproduce.complexity import gflops
@@ -74,7 +75,9 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
             say(f"[{done}/{total}] {line.label}, seed {seed}: {folder}")
             run = runs.train_missing(recipe, folder, say)
             passes = experiment.figure == "iterations"
-            scored.append(runs.score_run(folder, plan.test_set, line.guidance, passes))
+            scored.append(
+                runs.score_run(folder, plan.test_set, line.guidance, passes, experiment.bench)
+            )
             seeds.append(_seed_entry(seed, folder, run, scored[-1]))
             if experiment.figure == "steps":
                 seeds[-1]["validations"] = _validations(run)
@@ -82,10 +85,14 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
         entry["recipe"] = run["recipe"]
         if experiment.gflops:
             entry["gflops"] = gflops(recipe)
+        if experiment.bench:
+            entry |= _bench_entry(scored, folder)
         published = (line.published or {}).get(key or "")
         if published is not None:
             entry["published"] = {"ciou": published[0], "auc": published[1]}
         entries.append(entry)
+    if experiment.bench:
+        _add_mean_ranks([*entries, *trivial])
     return {
         "format": FORMAT,
         "table": plan.name,
@@ -165,6 +172,40 @@ def _line_entry(
     return entry
 
 
+def _bench_entry(scored: Sequence[RunScores], folder: Path) -> dict[str, Any]:
+    """What a comparison of methods says of a line beyond the paper's measures."""
+    method = open_model(folder).method
+    used = [p for name, p in method.named_parameters() if not name.startswith(method.training_only)]
+    f1 = [scores.no_source_f1 for scores in scored if scores.no_source_f1 is not None]
+    return {
+        "parameters": sum(parameter.numel() for parameter in used),
+        "ms": float(np.mean([scores.ms for scores in scored])),
+        "no_source_f1": float(np.mean(f1)) if f1 else None,
+        "protocols": _protocol_means([scores.by_protocol for scores in scored]),
+    }
+
+
+def _protocol_means(scored: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Protocol -> cIoU and AUC, each the mean over the seeds."""
+    return {
+        name: [float(np.mean([measure(by[name]) for by in scored])) for measure in (ciou_at, auc)]
+        for name in scored[0]
+    }
+
+
+def _add_mean_ranks(entries: Sequence[dict[str, Any]]) -> None:
+    """Rank all lines by cIoU and by AUC under every protocol; 1 is the best, equal ones share.
+
+    The oracle, which knows the truth, takes no part.
+    """
+    ranked = [entry for entry in entries if entry["label"] != ORACLE]
+    columns = np.array([np.ravel(list(entry["protocols"].values())) for entry in ranked])
+    better = (columns[None] > columns[:, None]).sum(axis=1)
+    equal = (columns[None] == columns[:, None]).sum(axis=1)
+    for entry, ranks in zip(ranked, better + (equal + 1) / 2, strict=True):
+        entry["mean_rank"] = float(ranks.mean())
+
+
 def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
     """How the trivial baselines do on the test set, for comparison."""
     scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
@@ -176,7 +217,8 @@ def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
         scores = baseline.scores[rows.MAIN]
         interval = bootstrap((scores >= 0.5).astype(np.float64))
         numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
-        entries.append({"label": baseline.name, **numbers})
+        protocols = _protocol_means([baseline.scores])
+        entries.append({"label": baseline.name, **numbers, "protocols": protocols})
     return entries
 
 
@@ -185,10 +227,12 @@ def as_table(results: Mapping[str, Any]) -> Table:
     lines, trivial = results["lines"], results["trivial"]
     duets = any("peak_side" in line for line in lines)
     costs = any("gflops" in line for line in lines)
+    bench = any("mean_rank" in line for line in lines)
     published = any("published" in line for line in lines)
     header = ["", "steps", "seeds", "cIoU", "95 % interval", "AUC"]
     header += ["duets"] if duets else []
     header += ["GFLOPs"] if costs else []
+    header += ["mean rank", "no source, F1", "parameters", "ms"] if bench else []
     header += ["paper cIoU", "paper AUC"] if published else []
     body = []
     for line in lines:
@@ -196,6 +240,7 @@ def as_table(results: Mapping[str, Any]) -> Table:
         row += [_spread(line["ciou"]), _interval(line), _spread(line["auc"])]
         row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
         row += [f"{line['gflops']:.1f}"] if costs else []
+        row += _bench_cells(line) if bench else []
         if published:
             theirs = line.get("published")
             row += [f"{theirs['ciou']:.3f}", f"{theirs['auc']:.3f}"] if theirs else ["–", "–"]
@@ -203,7 +248,10 @@ def as_table(results: Mapping[str, Any]) -> Table:
     for line in trivial:
         row = [line["label"], "–", "–", f"{line['ciou']:.3f}", _interval(line)]
         row.append(f"{line['auc']:.3f}")
-        body.append(tuple(row + ["–"] * (len(header) - len(row))))
+        row += ["–"] * (len(header) - len(row))
+        if "mean_rank" in line and bench:
+            row[header.index("mean rank")] = f"{line['mean_rank']:.1f}"
+        body.append(tuple(row))
     several = any(len(line["seeds"]) > 1 for line in lines)
     tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
     note = (
@@ -213,6 +261,11 @@ def as_table(results: Mapping[str, Any]) -> Table:
         "pairs."
     )
     return Table(f"{results['title']} ({results['data']})", note, tuple(header), tuple(body))
+
+
+def _bench_cells(line: Mapping[str, Any]) -> list[str]:
+    f1 = "–" if line["no_source_f1"] is None else f"{line['no_source_f1']:.2f}"
+    return [f"{line['mean_rank']:.1f}", f1, f"{line['parameters']:,}", f"{line['ms']:.1f}"]
 
 
 def _spread(value: Mapping[str, Any]) -> str:

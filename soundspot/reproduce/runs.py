@@ -9,6 +9,7 @@ Axes: n pairs, m duets, h w the map at the resolution of the model.
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Fe
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import find_scenes
+from soundspot.evaluation.source_detection import ALL, WITH_MADE_NEGATIVES, score_escvoc
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
@@ -92,14 +94,23 @@ class RunScores:
     """The scores of a run on the test set.
 
     Attributes:
-        ciou: Of each pair, protocol `sspl`.
+        by_protocol: cIoU of each pair, by protocol.
+        no_source_f1: F1 of noticing that no source is visible; None without made negatives.
+        ms: CPU time of a map, in milliseconds, without the encoders.
         duets: Per duet, the share of its two sounds whose peak is on the sounding side.
         by_cycle: cIoU of each pair after each pass of a PCM.
     """
 
-    ciou: Float[np.ndarray, "n"]
+    by_protocol: dict[str, Float[np.ndarray, "n"]]
+    ms: float
+    no_source_f1: float | None = None
     duets: Float[np.ndarray, "m"] | None = None
     by_cycle: tuple[Float[np.ndarray, "n"], ...] = ()
+
+    @property
+    def ciou(self) -> Float[np.ndarray, "n"]:
+        """Of each pair, by the paper's protocol."""
+        return self.by_protocol[MAIN]
 
 
 def choose_test_set(
@@ -145,11 +156,16 @@ def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> d
 
 
 def score_run(
-    folder: Path, test_set: TestSet, guidance: float = 0.0, passes: bool = False
+    folder: Path,
+    test_set: TestSet,
+    guidance: float = 0.0,
+    passes: bool = False,
+    bench: bool = False,
 ) -> RunScores:
     """Score the best epoch of a run (chosen on validation data) on the test set.
 
-    `passes` asks for the scores after each pass of a PCM too, and a few more than in training.
+    `passes` asks for the scores after each pass of a PCM too, and a few more than in training;
+    `bench` for how well the model notices that no source is visible.
     """
     model = predictions.open_model(folder)
     first, *others = test_set.benchmarks
@@ -158,8 +174,16 @@ def score_run(
     if passes and model.cycles is not None:
         inputs = _features_of(model, test_set, scenes)
         traced = list(predictions.maps_by_cycle(model, *inputs, model.cycles + MORE_CYCLES))
+    began = time.process_time()
+    maps = maps_of(model, test_set, scenes, guidance)
+    taken = time.process_time() - began
+    by_protocol = score(maps, truths)
     scores = RunScores(
-        ciou=score(maps_of(model, test_set, scenes, guidance), truths)[MAIN],
+        by_protocol=by_protocol,
+        ms=1000 * taken / len(scenes),
+        no_source_f1=_no_source_f1(model, test_set, scenes, maps, by_protocol[MAIN])
+        if bench
+        else None,
         by_cycle=tuple(score(maps, truths)[MAIN] for maps in traced),
     )
     for benchmark in others:
@@ -169,6 +193,22 @@ def score_run(
         peaks = peak_on_side(maps_of(model, test_set, scenes, guidance), sides)
         scores = replace(scores, duets=mean_of_group(peaks, groups))
     return scores
+
+
+def _no_source_f1(
+    model: EvaluatedModel,
+    test_set: TestSet,
+    scenes: Sequence[BenchmarkItem],
+    maps: Float[np.ndarray, "n h w"],
+    ciou: Float[np.ndarray, "n"],
+) -> float | None:
+    if test_set.benchmarks[0].name not in WITH_MADE_NEGATIVES:
+        return None
+    features = _features_of(model, test_set, scenes)[0]
+    detections = score_escvoc(
+        model, features, test_set.pairs, scenes, maps, ciou, cycles=model.cycles
+    )
+    return next(detection.f1 for detection in detections if detection.negatives == ALL)
 
 
 def scenes_of(benchmark: Benchmark, test_set: TestSet) -> tuple[list[BenchmarkItem], Truths]:

@@ -136,6 +136,34 @@ def test_the_table_of_steps_keeps_what_every_validation_said(pairs, tables):
     assert (seed["step"], seed["steps"]) == (max(log, key=lambda x: x["val_ciou"])["step"], 80)
 
 
+def test_a_bench_ranks_the_methods_and_says_what_they_cost(pairs, tables):
+    table = yaml.safe_load((tables / "plain.yaml").read_text())
+    (tables / "bench.yaml").write_text(yaml.safe_dump(table | {"bench": True}))
+    content = results.reproduce_table(plan(pairs, name="bench"), lambda line: None)
+    plain, _ = content["lines"]
+    c_v, c_a = 512, 1024
+    assert plain["parameters"] > c_a * c_v  # g, without the projector that only training needs
+    assert plain["ms"] > 0
+    assert plain["no_source_f1"] is None  # the threshold is chosen on val, which is the test here
+    assert plain["protocols"]["sspl"] == pytest.approx(
+        [plain["ciou"]["mean"], plain["auc"]["mean"]]
+    )
+    ranked = [line for line in content["lines"] + content["trivial"] if "mean_rank" in line]
+    mean = np.mean([line["mean_rank"] for line in ranked])
+    assert mean == pytest.approx((len(ranked) + 1) / 2)  # ranks always add up to this
+    assert "oracle ceiling" not in {line["label"] for line in ranked}
+    shown = results.as_table(content)
+    assert shown.header[-4:] == ("mean rank", "no source, F1", "parameters", "ms")
+    assert {len(row) for row in shown.rows} == {len(shown.header)}
+
+
+def test_ranks_by_hand():
+    scores = {"best": [0.9, 0.5], "even": [0.4, 0.5], "last": [0.4, 0.1], "oracle ceiling": [1, 1]}
+    lines = [{"label": name, "protocols": {"sspl": value}} for name, value in scores.items()]
+    results._add_mean_ranks(lines)
+    assert [line.get("mean_rank") for line in lines] == [1.25, 2.0, 2.75, None]
+
+
 def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
     first = results.reproduce_table(plan(pairs), lambda line: None)
 

@@ -16,6 +16,7 @@ from soundspot.evaluation.report.charts import Series, line_chart, pair_picture
 from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result
+from soundspot.evaluation.trivial import ORACLE
 
 SHOWN = 4  # pairs of each kind
 PASSES_SHOWN = 3  # pairs whose maps are shown after every pass
@@ -67,7 +68,7 @@ def _success_chart(result: Result) -> dict[str, Any]:
     series = [
         Series(c.name, x, success_curve(c.scores[MAIN]).tolist(), baseline=c.kind == "trivial")
         for c in result.contenders
-        if c.name != "oracle ceiling"
+        if c.name != ORACLE
     ]
     return line_chart(series, "cIoU threshold", "success ratio, %")
 
