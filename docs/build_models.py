@@ -40,7 +40,7 @@ def card(name, report, words):
         "|---|---:|---:|---:|---:|",
         f"| test | {test['ciou']:.3f} | {test['ciou_low']:.3f}–{test['ciou_high']:.3f} "
         f"| {test['auc']:.3f} | {_duets(duets)} |",
-        f"| val (chose the epoch) | {val['ciou']:.3f} | | {val['auc']:.3f} "
+        f"| val (chose the step) | {val['ciou']:.3f} | | {val['auc']:.3f} "
         f"| {percent(val['duets'])} % |",
         f"| test, centred disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
         f"{disc['ciou_high']:.3f} | {disc['auc']:.3f} | – |",
@@ -53,7 +53,7 @@ def card(name, report, words):
         "",
         _absence(name, report, about),
         "## How it was made",
-        f"- Recipe: `{own['recipe']}`, seed {made['seed']}, epoch {about['epoch']}, commit "
+        f"- Recipe: `{own['recipe']}`, seed {made['seed']}, {_when(about)}, commit "
         f"{made['commit']}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
         f"- Command: `soundspot train {own['recipe']} train.seed={made['seed']}`.",
         f"- {size:.1f} MB of heads in half precision; the encoders come from the weight cache.",
@@ -84,6 +84,10 @@ def _other_seeds(own):
             f"(seed {run[-1]})"
         )
     return f"The same recipe with other seeds: {', '.join(shown)}."
+
+
+def _when(about):
+    return f"step {about['step']}" if about.get("step") else f"epoch {about['epoch']}"
 
 
 def _main(row):
