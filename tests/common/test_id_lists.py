@@ -12,7 +12,7 @@ def test_text_lists(tmp_path):
     plain.write_bytes("\ufeffa_1\r\n\n -b_2 \n".encode())
     assert read_ids(plain) == ["a_1", "-b_2"]
     packed = tmp_path / "list.txt.gz"
-    packed.write_bytes(gzip.compress(b"a\nb"))
+    packed.write_bytes(gzip.compress(b"a\nb", mtime=0))
     assert read_ids(packed) == ["a", "b"]
 
 
@@ -34,7 +34,7 @@ def test_csv_lists(tmp_path):
         ("list.csv", b"id\n", "contains no ids"),
         ("list.txt", b"\xff\xfe\x00", "not a readable list"),
         ("list.txt.gz", b"plain text", "not a readable list"),
-        ("list.txt.gz", gzip.compress(b"a\n" * 999)[:20], "not a readable list"),
+        ("list.txt.gz", gzip.compress(b"a\n" * 999, mtime=0)[:20], "not a readable list"),
         ("list.txt", b"a\0b\n", "contains NUL bytes"),
         ("list.csv", b'id\n"a\nb\n', "not a readable list"),
         ("list.csv", b'"' + b"a" * 200_000, "not a readable list"),
@@ -72,9 +72,9 @@ def test_a_list_that_cannot_be_written_leaves_nothing(tmp_path):
 
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(id_lists, "LARGEST", 1000)
-    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 500))
+    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 500, mtime=0))
     assert len(read_ids(tmp_path / "list.txt.gz")) == 500
-    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 501))
+    (tmp_path / "list.txt.gz").write_bytes(gzip.compress(b"a\n" * 501, mtime=0))
     monkeypatch.setattr(gzip, "decompress", lambda data: pytest.fail("unpacked all of it"))
     with pytest.raises(SoundspotError, match="unpacks to more than"):
         read_ids(tmp_path / "list.txt.gz")
