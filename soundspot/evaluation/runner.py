@@ -29,6 +29,7 @@ from soundspot.evaluation.saved_maps import SavedMaps
 from soundspot.evaluation.scenes import ESCVOC_SPLITS, NO_MEDIA, find_scenes
 from soundspot.evaluation.source_detection import SourceDetection, score_escvoc, score_extended
 from soundspot.features.spec import FeatureSpec
+from soundspot.parallel.devices import AUTO
 
 ESCVOC = Path("data/escvoc")
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
@@ -46,6 +47,7 @@ class EvaluationRequest:
     maps: tuple[Path, ...] = ()
     cycles: int | None = None
     guidance: float = 0.0
+    device: str = AUTO
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
         raise SoundspotError("object guidance needs a model to guide")
     saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
     media = {benchmark.name: _pair_set(benchmark, request) for benchmark in chosen}
-    models = [open_model(name) for name in dict.fromkeys(request.models)]
+    models = [open_model(name, request.device) for name in dict.fromkeys(request.models)]
     cycles = request.cycles
     if cycles is not None and cycles < 1:
         raise SoundspotError(f"the PCM needs at least one pass, got --cycles {cycles}")

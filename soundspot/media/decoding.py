@@ -66,7 +66,7 @@ def open_container(path: Path) -> Iterator[InputContainer]:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
-        raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
+        raise MediaError(f"{path} is not a readable image, sound or video ({why})") from error
     with explain(f"{path} is cut short or damaged"), container:
         yield container
 
@@ -79,7 +79,7 @@ def explain(
     try:
         yield
     except errors as error:
-        raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error}).") from error
+        raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error})") from error
 
 
 def find_stream(container: InputContainer, kind: Track) -> Any:
@@ -92,8 +92,8 @@ def find_stream(container: InputContainer, kind: Track) -> Any:
     return None
 
 
-def duration(path: Path, container: InputContainer, stream: Any) -> float:
-    """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
+def announced_duration(container: InputContainer, stream: Any) -> float | None:
+    """Seconds from time 0 to the end of a stream; None if the file does not say."""
     zero = _time_zero(container)
     if container.format.name not in _GUESSED_DURATION:
         if stream.duration:
@@ -102,13 +102,20 @@ def duration(path: Path, container: InputContainer, stream: Any) -> float:
             # Matroska announces its last time stamp, others the length.
             start = 0 if "matroska" in container.format.name else container.start_time or 0
             return (start + container.duration) / av.time_base - zero
+    return None
+
+
+def duration(path: Path, container: InputContainer, stream: Any) -> float:
+    """`announced_duration`, or found out; nothing is read from the container itself."""
+    if (announced := announced_duration(container, stream)) is not None:
+        return announced
     # Nothing is announced (browsers record like that): read it through, without decoding.
     last = 0
     with open_container(path) as again:
         for packet in again.demux(again.streams[stream.index]):
             begin = last if packet.pts is None else packet.pts
             last = max(last, begin + (packet.duration or 0))
-    return float(last * stream.time_base) - zero
+    return float(last * stream.time_base) - _time_zero(container)
 
 
 def decode(
@@ -126,7 +133,7 @@ def decode(
     with source as file, explain(f"{path} is cut short or damaged"):
         stream = find_stream(file, kind)
         if stream is None:
-            raise MediaError(f"{path} has no {kind} that can be decoded.")
+            raise MediaError(f"{path} has no {kind} that can be decoded")
         frames = _seek(file, stream, start) if start > 0 else file.decode(stream)
         if frames is not None:
             yield from _timed(file, stream, frames)
@@ -287,12 +294,12 @@ def _native_blocks(
             rate = frame.sample_rate
             clock, fed, given = round(time * rate), second * rate, second * rate
         if frame.sample_rate != rate:
-            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first.")
+            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first")
         if time - clock / rate > _HOLE:
             clock = round(time * rate)
         hole = clock - fed
         if hole > _LONGEST_HOLE * rate:
-            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
+            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s")
         clock += frame.samples
         if clock > fed:
             pieces += [np.zeros(max(hole, 0), np.float32), _mono(path, frame)[max(-hole, 0) :]]
@@ -308,7 +315,7 @@ def _mono(path: Path, frame: av.AudioFrame) -> Float32[np.ndarray, " native"]:
     """Average the channels; full scale is 1."""
     name = frame.format.packed.name
     if name not in _FULL_SCALE:
-        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first.")
+        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first")
     data: Any = frame.to_ndarray()
     if frame.format.is_packed:
         data = data.reshape(-1, frame.layout.nb_channels).T

@@ -39,7 +39,7 @@ def decode_image(path: Path, source: Image.Image) -> Picture:
     with _explain_damage(path):
         image = ImageOps.exif_transpose(source)
         if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
-            raise MediaError(f"{path} has 32-bit pixels: save it with 8 or 16 bits first.")
+            raise MediaError(f"{path} has 32-bit pixels: save it with 8 or 16 bits first")
         if image.mode.startswith("I"):  # 16 bits of grey
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.has_transparency_data:

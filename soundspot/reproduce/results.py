@@ -11,21 +11,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from soundspot.common.console import result_console
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.predictions import open_cache, saliency_maps
+from soundspot.evaluation.predictions import open_cache, open_model, saliency_maps
 from soundspot.evaluation.report.tables import Table
 from soundspot.features.spec import FeatureSpec
 from soundspot.reproduce import experiments, runs
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.drawing import draw_figure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.runs import ReproductionPlan, RunScores, TestSet, scenes_of
+from soundspot.reproduce.runs import (
+    ReproductionPlan,
+    RunScores,
+    TestSet,
+    coverage,
+    features_of,
+    scenes_of,
+)
+from soundspot.training.data import check_batch
 from soundspot.training.provenance import git_commit
 
 FORMAT = 2
@@ -48,7 +56,7 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
     write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write_text(out / f"{plan.name}.md", table.markdown())
     picture = draw_figure(results, plan, out)
-    Console(file=sys.stdout).print(table.rich())
+    result_console().print(table.rich())
     say(f"written: {place}" + (f", {picture}" if picture else ""))
 
 
@@ -61,7 +69,10 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
     key = experiments.published_key(plan.pairs, plan.test_set.benchmarks[0].name)
     for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
         scenes_of(benchmark, plan.test_set)
-    trivial = _trivial_entries(plan.test_set)
+    if (part := coverage(plan.test_set)) is not None:
+        say(f"only a part of the test set is here: {part}")
+    for line in lines:
+        check_batch(plan.pairs, experiments.recipe_of(line, plan.pairs, 0, plan.quick).train.batch)
     seeds_of = {line.label: experiments.seeds_of(line, plan.pairs, plan.seeds) for line in lines}
     total, done = sum(map(len, seeds_of.values())), 0
     entries = []
@@ -72,9 +83,9 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
             folder = runs.run_folder(plan.runs, recipe, plan.pairs)
             done += 1
             say(f"[{done}/{total}] {line.label}, seed {seed}: {folder}")
-            run = runs.train_missing(recipe, folder, say)
+            run = runs.train_missing(recipe, folder, say, plan.device)
             passes = experiment.figure == "iterations"
-            scored.append(runs.score_run(folder, plan.test_set, line.guidance, passes))
+            scored.append(runs.score_run(folder, plan.test_set, line.guidance, passes, plan.device))
             seeds.append(_seed_entry(seed, folder, run, scored[-1]))
             if experiment.figure == "steps":
                 seeds[-1]["validations"] = _validations(run)
@@ -99,8 +110,9 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
         "benchmarks": [benchmark.name for benchmark in plan.test_set.benchmarks],
         "protocol": rows.MAIN,
         "quick": plan.quick,
+        "coverage": part,
         "lines": entries,
-        "trivial": trivial,
+        "trivial": _trivial_entries(plan.test_set, folder),
     }
 
 
@@ -165,14 +177,17 @@ def _line_entry(
     return entry
 
 
-def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
-    """How the trivial baselines do on the test set, for comparison."""
+def _trivial_entries(test_set: TestSet, run: Path) -> list[dict[str, Any]]:
+    """How the trivial baselines do on the test set, for comparison.
+
+    The image saliency is of the default encoder, or of a run's if its features are not on disk.
+    """
     scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
     frames = [scene.frame for scene in scenes]
     cache = open_cache(test_set.pairs, FeatureSpec(), frames)
-    seen = None if cache is None else saliency_maps(cache, frames)
+    seen = cache or features_of(open_model(run), test_set, scenes)[0]
     entries = []
-    for baseline in rows.baselines(truths, seen):
+    for baseline in rows.baselines(truths, saliency_maps(seen, frames)):
         scores = baseline.scores[rows.MAIN]
         interval = bootstrap((scores >= 0.5).astype(np.float64))
         numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
@@ -206,9 +221,10 @@ def as_table(results: Mapping[str, Any]) -> Table:
         body.append(tuple(row + ["–"] * (len(header) - len(row))))
     several = any(len(line["seeds"]) > 1 for line in lines)
     tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
+    tested_part = f" (only {results['coverage']})" if results.get("coverage") else ""
     note = (
         f"{results['note']} {tested} on {' and '.join(results['benchmarks'])} by protocol "
-        f"{results['protocol']}; the step was chosen on validation data"
+        f"{results['protocol']}{tested_part}; the step was chosen on validation data"
         f"{'; a quick run: fewer steps' if results['quick'] else ''}. The interval is over test "
         "pairs."
     )

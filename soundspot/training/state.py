@@ -13,6 +13,9 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.training.average import WeightAverage
 
+STATE = "state.pt"
+RESULT = "result.json"  # a run that has it is finished
+
 
 @dataclass
 class TrainState:
@@ -51,6 +54,23 @@ def save_state(
     }
     with atomic_write(path) as part:
         torch.save(stored, part)
+
+
+def drop_state(run: Path) -> int | None:
+    """Remove what only resuming needs from a finished run.
+
+    Returns:
+        The bytes that were freed; None if the run is not finished.
+    """
+    if not run.is_dir():
+        raise SoundspotError(f"no training run at {run}")
+    if not (run / RESULT).exists():
+        return None
+    files = [file for file in (run / STATE, *run.glob("last.*")) if file.exists()]
+    freed = sum(file.stat().st_size for file in files)
+    for file in files:
+        file.unlink()
+    return freed
 
 
 def load_state(
