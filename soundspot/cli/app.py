@@ -16,7 +16,7 @@ from soundspot.cli.localize import demo, localize, serve
 from soundspot.cli.options import complain
 from soundspot.cli.pairs import encode, pairs_app
 from soundspot.cli.prepare import prepare_app
-from soundspot.cli.train import export, recipes, tidy, train
+from soundspot.cli.train import export, export_onnx, recipes, tidy, train
 from soundspot.cli.weights import weights_app
 from soundspot.common.errors import SoundspotError
 
@@ -32,7 +32,7 @@ for group in (pairs_app, prepare_app, weights_app):
     app.command(group)
 for verb in (
     *(localize, demo, serve),
-    *(encode, recipes, train, tidy, export),
+    *(encode, recipes, train, tidy, export, export_onnx),
     *(evaluate, audit, reproduce, complexity),
 ):
     app.command(verb)

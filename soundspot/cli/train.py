@@ -1,4 +1,4 @@
-"""The verbs that make a model: recipes, train, tidy, export."""
+"""The verbs that make a model: recipes, train, tidy, export, export-onnx."""
 
 from pathlib import Path
 
@@ -70,3 +70,21 @@ def export(
         calibration = choose_threshold(open_model(source, device), PairSet.open(calibrate))
     checkpoint.export(source, target, calibration)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+
+
+def export_onnx(model: str, target: Path, /) -> None:
+    """Write a model with its encoders as one ONNX file (frame, waveform -> map).
+
+    The file is run with onnxruntime and compared with the model before it is kept.
+
+    Args:
+        model: Name of a model, .safetensors checkpoint or folder of a training run.
+        target: The .onnx file to write.
+    """
+    from soundspot.inference.localizer import load
+    from soundspot.inference.onnx_export import TOLERANCE, check_onnx, export_onnx
+
+    check_onnx(target)
+    difference = export_onnx(load(model, "cpu"), target)
+    say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    say(f"largest difference from PyTorch: {difference:.1e} (at most {TOLERANCE:g} is accepted)")
