@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from soundspot.inference.result import Localization
     from soundspot.inference.video import render_video
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 __all__ = [
     "Localization",
     "Localizer",
