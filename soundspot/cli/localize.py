@@ -1,8 +1,9 @@
 """The verbs that show where a sound comes from: localize, demo, serve."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from soundspot.cli.options import (
     REPEATABLE,
@@ -67,39 +68,59 @@ def localize(
             Default: local.
         jobs: For a folder or list: number of processes. Default: one per core, or one on a GPU.
     """
-    if many := [path for path in (file, *more) if is_folder_or_list(path)]:
-        from soundspot.inference.batch import BatchJob, run_batch
-        from soundspot.parallel.engines import Engine
-
-        if more:
-            raise SoundspotError(f"{many[0]} is a folder or list: give it alone, or only files")
+    folders = [path for path in (file, *more) if is_folder_or_list(path)]
+    if folders and more:
+        raise SoundspotError(f"{folders[0]} is a folder or list: give it alone, or only files")
+    if folders:
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given["--sources"] = sources != 1
         refuse(given, f"applies to a single file, but {file} is a folder or list")
-        if out is None:
-            raise SoundspotError(f"{file} is a folder or list: name an output folder with -o")
-        where = Engine(engine or "local", jobs)
-        return (
-            0 if run_batch(BatchJob(file, out, model, overlays, where, device=device), say) else 2
-        )
-    from soundspot.inference.file_job import FileJob, run_file_job, run_file_jobs
-
+        return _localize_folder(file, out, model, device, overlays, engine or "local", jobs)
     given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
+    options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
+    return _localize_files((file, *more), out, partial(_load, model, device), options)
 
-    def load_model() -> "Localizer":
-        from soundspot.inference import localizer
 
-        return localizer.load(model, device)
+def _load(model: str | None, device: str) -> "Localizer":
+    from soundspot.inference import localizer
 
-    if not more:
-        place = _place(file, out) if out is None or out.is_dir() else out
-        run_file_job(FileJob(file, audio, place, json, at, sources, fps_map), load_model, say)
+    return localizer.load(model, device)
+
+
+def _localize_folder(
+    source: Path,
+    out: Path | None,
+    model: str | None,
+    device: str,
+    overlays: bool,
+    engine: EngineName,
+    jobs: int | None,
+) -> int:
+    from soundspot.inference.batch import BatchJob, run_batch
+    from soundspot.parallel.engines import Engine
+
+    if out is None:
+        raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
+    job = BatchJob(source, out, model, overlays, Engine(engine, jobs), device=device)
+    return 0 if run_batch(job, say) else 2
+
+
+def _localize_files(
+    files: Sequence[Path],
+    out: Path | None,
+    load_model: Callable[[], "Localizer"],
+    options: Mapping[str, Any],
+) -> int:
+    from soundspot.inference.file_job import FileJob, run_file_job, run_file_jobs
+
+    if len(files) == 1:
+        place = _place(files[0], out) if out is None or out.is_dir() else out
+        run_file_job(FileJob(files[0], out=place, **options), load_model, say)
         return 0
-    refuse({"--fps-map": fps_map}, "applies to a single file")
-    places = _places((file, *more), out)
-    todo = [FileJob(f, audio, place, json, at, sources) for f, place in places.items()]
-    return 2 if run_file_jobs(todo, load_model, say, complain) else 0
+    refuse({"--fps-map": options["fps_map"]}, "applies to a single file")
+    jobs = [FileJob(file, out=place, **options) for file, place in _places(files, out).items()]
+    return 2 if run_file_jobs(jobs, load_model, say, complain) else 0
 
 
 def _place(file: Path, folder: Path | None) -> Path:
