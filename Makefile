@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check format clean
+.PHONY: demo test check docs release format clean
 .DEFAULT_GOAL := demo
 
 demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real photograph
@@ -19,6 +19,12 @@ check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(INSTALLED)  ## the documentation as a site in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+release: $(INSTALLED)  ## check and build sdist and wheel, and try the wheel; uploads nothing
+	$(BIN)/python .ci/release.py
 
 format: $(INSTALLED)  ## fix what can be fixed automatically
 	$(BIN)/ruff format .

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from soundspot.inference.result import Localization
     from soundspot.inference.video import render_video
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 __all__ = [
     "Localization",
     "Localizer",
@@ -43,14 +43,19 @@ _LAZY = {
 
 
 def train(
-    recipe: str | Path, settings: Sequence[str] = (), *, out: str | Path | None = None
+    recipe: str | Path,
+    settings: Sequence[str] = (),
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
 ) -> Path:
     """Train a recipe, or resume its interrupted run, like `soundspot train`.
 
     Args:
-        recipe: A YAML file such as those in recipes/.
+        recipe: A YAML file, or the name of one that ships, such as "escvoc_sspl".
         settings: Overrides such as "train.epochs=3".
         out: Folder of the run. Default: runs/ plus the recipe's name.
+        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
 
     Returns:
         The folder of the run, which `load` and `evaluate` accept.
@@ -63,10 +68,11 @@ def train(
     from soundspot.evaluation.validation import validate
     from soundspot.training.curves import training_curves
     from soundspot.training.loop import train as train_recipe
-    from soundspot.training.recipe import read_recipe
+    from soundspot.training.recipe import find_recipe, read_recipe
 
-    run = Path("runs") / Path(recipe).stem if out is None else Path(out)
-    train_recipe(read_recipe(Path(recipe), settings), run, validate, training_curves)
+    path = find_recipe(recipe)
+    run = Path("runs") / path.stem if out is None else Path(out)
+    train_recipe(read_recipe(path, settings), run, validate, training_curves, device=device)
     return run
 
 
@@ -80,6 +86,7 @@ def evaluate(
     cycles: int | None = None,
     guidance: float = 0.0,
     out: str | Path | None = None,
+    device: str = "auto",
 ) -> "Evaluation":
     """Score models on benchmarks, beside trivial baselines, like `soundspot evaluate`.
 
@@ -93,6 +100,7 @@ def evaluate(
         guidance: Weight of object guidance; if not 0, each model is also scored with its map
             blended with what stands out in the picture.
         out: Folder for report.json, report.md and report.html.
+        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
 
     Returns:
         One result per benchmark, each with a row for every contender and protocol.
@@ -113,6 +121,7 @@ def evaluate(
         tuple(Path(folder) for folder in maps),
         cycles,
         guidance,
+        device,
     )
     if out is not None:
         check_folder(Path(out))

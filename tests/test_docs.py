@@ -1,4 +1,4 @@
-"""docs/paper_to_code.md names files and functions that exist."""
+"""docs/paper_to_code.md names files and functions that exist; links of README lead somewhere."""
 
 import ast
 import re
@@ -46,3 +46,19 @@ def test_every_path_in_the_table_is_checked() -> None:
     assert set(re.findall(r"[\w/]+\.py", PAGE.partition("|---")[2])) == set(mentions())
     for path in re.findall(r"`((?:soundspot|recipes|tests)/[\w./]*)`", PAGE):
         assert (ROOT / path).exists(), path
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_recipes_that_pages_name_exist() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"recipes/(\w+)\.yaml", page.read_text("utf-8"))
+    }
+    assert named and named <= {path.stem for path in (ROOT / "recipes").glob("*.yaml")}

@@ -13,9 +13,10 @@ from cyclopts import App, CycloptsError
 from soundspot import __version__
 from soundspot.cli.evaluate import audit, complexity, evaluate, reproduce
 from soundspot.cli.localize import demo, localize, serve
+from soundspot.cli.options import complain
 from soundspot.cli.pairs import encode, pairs_app
 from soundspot.cli.prepare import prepare_app
-from soundspot.cli.train import export, train
+from soundspot.cli.train import export, export_onnx, recipes, tidy, train
 from soundspot.cli.weights import weights_app
 from soundspot.common.errors import SoundspotError
 
@@ -29,7 +30,11 @@ app = App(
 )
 for group in (pairs_app, prepare_app, weights_app):
     app.command(group)
-for verb in (localize, demo, serve, encode, train, export, evaluate, audit, reproduce, complexity):
+for verb in (
+    *(localize, demo, serve),
+    *(encode, recipes, train, tidy, export, export_onnx),
+    *(evaluate, audit, reproduce, complexity),
+):
     app.command(verb)
 
 
@@ -44,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         error.verbose = False
-        return _fail(f"{' '.join(str(error).split())} See `soundspot --help`.")
+        verb = " ".join(["soundspot", *(error.command_chain or ())])
+        return _fail(f"{' '.join(str(error).split()).rstrip('.')}; see `{verb} --help`")
     except SoundspotError as error:
         return _fail(str(error))
     except BrokenPipeError:
@@ -60,5 +66,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(sentence: str, code: int = 2) -> int:
-    sys.stderr.write(f"soundspot: {sentence}\n")
+    complain(sentence)
     return code

@@ -20,6 +20,7 @@ def evaluate(
     out: Out = None,
     cycles: int | None = None,
     guidance: float = 0.0,
+    device: str = "auto",
 ) -> None:
     """Score models, or maps saved by any program, on benchmarks, beside the trivial baselines.
 
@@ -34,6 +35,7 @@ def evaluate(
         cycles: T of models with a PCM. Default: the T they were trained with.
         guidance: Weight of object guidance: also score each model with its map blended with what
             stands out in the picture.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.evaluation import report
 
@@ -48,6 +50,7 @@ def evaluate(
         cycles=cycles,
         guidance=guidance,
         out=out,
+        device=device,
     )
     report.show(done)
     if out is not None:
@@ -98,6 +101,7 @@ def reproduce(
     annotations: Path | None = None,
     runs: Path = Path("runs/reproduce"),
     out: Out = None,
+    device: str = "auto",
 ) -> None:
     """Reproduce a table or figure of the paper: train what is missing, test, compare.
 
@@ -114,6 +118,7 @@ def reproduce(
         annotations: Folder of the benchmark's annotation files.
         runs: Folder of all runs.
         out: Folder for the table as JSON and Markdown, and the figure. Default: that of the runs.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.data.pair_set import PairSet
     from soundspot.reproduce.experiments import find_table
@@ -124,7 +129,8 @@ def reproduce(
     pairs = PairSet.open(data)
     test_set = choose_test_set(pairs, test, benchmark or (), annotations)
     count = seeds if seeds is not None else 1 if quick else 3
-    write_table(ReproductionPlan(table, pairs, test_set, count, quick, runs), out or runs, say)
+    plan = ReproductionPlan(table, pairs, test_set, count, quick, runs, device)
+    write_table(plan, out or runs, say)
 
 
 def complexity(*words: str, json: Flag = False) -> None:

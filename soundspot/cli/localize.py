@@ -1,32 +1,48 @@
 """The verbs that show where a sound comes from: localize, demo, serve."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from soundspot.cli.options import REPEATABLE, EngineName, FileOrDash, Flag, Out, refuse, say
-from soundspot.common.errors import SoundspotError
+from soundspot.cli.options import (
+    REPEATABLE,
+    EngineName,
+    FileOrDash,
+    Flag,
+    Out,
+    Seconds,
+    complain,
+    refuse,
+    say,
+)
+from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.common.id_lists import is_folder_or_list
+
+if TYPE_CHECKING:
+    from soundspot.inference.localizer import Localizer
 
 
 def localize(
     file: Path,
     /,
-    *,
+    *more: Path,
     audio: Path | None = None,
-    at: float | None = None,
+    at: Seconds = None,
     out: Out = None,
     model: str | None = None,
+    device: str = "auto",
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
     overlays: Flag = False,
     engine: EngineName | None = None,
     jobs: int | None = None,
-) -> None:
+) -> int:
     """Show where the sound comes from in a video, or in a photo with a sound file.
 
-    The extension of the output decides what is made. A picture shows one moment, or with
-    --sources one moment per sound. A video shows the heat map as it moves, with the sound.
+    The ending of the output decides what is made. A picture shows one moment, or with --sources
+    one moment per sound. A video shows the heat map as it moves, with the sound.
 
     Given a folder or a list of files, every file is localised at its middle; the results are
     lines of JSON and maps.
@@ -34,50 +50,109 @@ def localize(
     Args:
         file: A video with sound, or an image together with --audio; or a folder; or a list of
             files, one path per line (.txt) or in the first column (.csv).
+        more: More videos, each of which becomes a picture.
         audio: Sound file to locate instead of the video's own sound.
-        at: Time in the video, in seconds. Default: the middle.
-        out: Picture (.png, .jpg, .webp) or video (.mp4, .mov, .mkv, .webm) to write. Default:
-            NAME-soundspot.png in the current folder. For a folder or list, the folder to write is
-            required.
+        at: Time in the video: seconds, or 0:12. Default: the best of a few loud moments.
+        out: Picture (.png, .jpg, .jpeg, .webp) or video (.mp4, .mov, .mkv, .webm) to write, or a
+            folder. Default: NAME-soundspot.png in the current folder. For a folder or list, the
+            folder to write is required.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
             soundspot-v1.
-        json: Write box, score, labels and map to this JSON file, for a video one line per map;
-            "-" is standard output.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
+        json: Write box, score, labels and map to this JSON file, for a video one line per map,
+            for several files one line per file; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
         overlays: For a folder or list: also draw every map over its frame.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
             Default: local.
-        jobs: For a folder or list: number of processes. Default: one per core.
+        jobs: For a folder or list: number of processes. Default: one per core, or one on a GPU.
     """
-    if is_folder_or_list(file):
-        from soundspot.inference.batch import BatchJob, run_batch
-        from soundspot.parallel.engines import Engine
-
+    folders = [path for path in (file, *more) if is_folder_or_list(path)]
+    if folders and more:
+        raise SoundspotError(f"{folders[0]} is a folder or list: give it alone, or only files")
+    if folders:
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given["--sources"] = sources != 1
         refuse(given, f"applies to a single file, but {file} is a folder or list")
-        if out is None:
-            raise SoundspotError(f"{file} is a folder or list: name an output folder with -o")
-        run_batch(BatchJob(file, out, model, overlays, Engine(engine or "local", jobs)), say)
-        return
-    from soundspot.inference.file_job import FileJob, run_file_job
-
+        return _localize_folder(file, out, model, device, overlays, engine or "local", jobs)
     given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
-    place = out or Path(f"{file.stem}-soundspot.png")
-    run_file_job(FileJob(file, audio, place, model, json, at, sources, fps_map), say)
+    options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
+    return _localize_files((file, *more), out, partial(_load, model, device), options)
 
 
-def demo(*, out: Out = None) -> None:
+def _load(model: str | None, device: str) -> "Localizer":
+    from soundspot.inference import localizer
+
+    return localizer.load(model, device)
+
+
+def _localize_folder(
+    source: Path,
+    out: Path | None,
+    model: str | None,
+    device: str,
+    overlays: bool,
+    engine: EngineName,
+    jobs: int | None,
+) -> int:
+    from soundspot.inference.batch import BatchJob, run_batch
+    from soundspot.parallel.engines import Engine
+
+    if out is None:
+        raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
+    job = BatchJob(source, out, model, overlays, Engine(engine, jobs), device=device)
+    return 0 if run_batch(job, say) else 2
+
+
+def _localize_files(
+    files: Sequence[Path],
+    out: Path | None,
+    load_model: Callable[[], "Localizer"],
+    options: Mapping[str, Any],
+) -> int:
+    from soundspot.inference.file_job import FileJob, run_file_job, run_file_jobs
+
+    if len(files) == 1:
+        place = _place(files[0], out) if out is None or out.is_dir() else out
+        run_file_job(FileJob(files[0], out=place, **options), load_model, say)
+        return 0
+    refuse({"--fps-map": options["fps_map"]}, "applies to a single file")
+    jobs = [FileJob(file, out=place, **options) for file, place in _places(files, out).items()]
+    return 2 if run_file_jobs(jobs, load_model, say, complain) else 0
+
+
+def _place(file: Path, folder: Path | None) -> Path:
+    return (folder or Path()) / f"{file.stem}-soundspot.png"
+
+
+def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
+    """The picture of each of several files."""
+    if folder is not None and folder.suffix:
+        raise SoundspotError(
+            f"several files become several pictures: -o must name a folder, got {folder}"
+        )
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    places = {file: _place(file, folder) for file in files}
+    owners: dict[Path, Path] = {}
+    for file, place in places.items():
+        if (other := owners.setdefault(place, file)) != file:
+            raise SoundspotError(f"{other} and {file} would both become {place}: run them apart")
+    return places
+
+
+def demo(*, out: Out = None, device: str = "auto") -> None:
     """Localise a dog's bark and a siren in a photo of a dog, and explain what to look at.
 
     Args:
         out: Folder for the pictures. Default: out.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.inference.demo import run_demo
 
-    run_demo(out or Path("out"), say)
+    run_demo(out or Path("out"), say, device)
 
 
 def serve(
@@ -85,6 +160,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 7860,
     model: Annotated[list[str] | None, REPEATABLE] = None,
+    device: str = "auto",
     max_seconds: float = 120.0,
     max_mb: int = 200,
 ) -> None:
@@ -95,15 +171,19 @@ def serve(
         port: Port to listen on.
         model: Name of a model, checkpoint or run folder; repeat for several. Default: all
             trained models that come with soundspot.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
         max_seconds: Longest video or sound to accept.
         max_mb: Largest file to accept, in MB.
     """
+    from soundspot.web.ports import check_port
+
+    check_port(host, port)
     try:
         from soundspot.web.server import serve_until_interrupted
     except ImportError as error:
         raise SoundspotError(
-            f"the web page needs gradio ({error}): pip install 'soundspot[demo]'"
+            f"the web page needs gradio ({error}): {install_advice('demo')}"
         ) from error
 
     limits = {"seconds": max_seconds, "upload_mb": max_mb}
-    serve_until_interrupted(say, host, port, model or (), limits)
+    serve_until_interrupted(say, host, port, model or (), limits, device)

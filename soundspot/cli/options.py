@@ -1,11 +1,11 @@
 """What the verbs share: types of options, and where results are printed."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from soundspot.common.errors import SoundspotError
 
@@ -18,9 +18,32 @@ Benchmarks = Annotated[list[str], Parameter(name=["--benchmark", "-b"], negative
 EngineName = Literal["local", "ray"]
 
 
+def read_seconds(kind: type, tokens: Sequence[Token]) -> float:
+    """A time as people write it: 12.5, 0:12 or 1:02:03.5; cyclopts calls it for `Seconds`."""
+    text = tokens[0].value
+    try:
+        parts = [float(part) for part in text.split(":")]
+    except ValueError:
+        parts = []
+    if not 1 <= len(parts) <= 3 or any(part < 0 for part in parts[1:]):
+        raise ValueError(f'"{text}" is not a time: write seconds (12.5) or minutes (0:12)')
+    seconds = 0.0
+    for part in parts:
+        seconds = 60 * seconds + part
+    return seconds
+
+
+Seconds = Annotated[float | None, Parameter(converter=read_seconds)]
+
+
 def say(line: str) -> None:
     """Print one line of the result."""
     sys.stdout.write(f"{line}\n")
+
+
+def complain(sentence: str) -> None:
+    """Print why something failed."""
+    sys.stderr.write(f"soundspot: {sentence}\n")
 
 
 def refuse(options: Mapping[str, object], reason: str) -> None:

@@ -48,9 +48,10 @@ def encode(
     folder: Path,
     /,
     *settings: str,
-    recipe: Path | None = None,
+    recipe: str | None = None,
     engine: EngineName = "local",
     jobs: int | None = None,
+    device: str = "auto",
 ) -> None:
     """Compute the frozen features of a pair set once, so that training takes seconds.
 
@@ -58,15 +59,17 @@ def encode(
 
     Args:
         folder: The pair set.
-        settings: Overrides such as views=4 or audio=vggish.
-        recipe: Use the encoders and views of this recipe.
+        settings: Overrides such as features.views=4, or shorter views=4.
+        recipe: Use the encoders and views of this recipe: a file, or a name that ships.
         engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes. Default: one that uses all cores, or all that the cluster has.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.data.pair_set import PairSet
     from soundspot.features.encoding import encode_with_bar
     from soundspot.parallel.engines import Engine
-    from soundspot.training.recipe import read_features
+    from soundspot.training.recipe import find_recipe, read_features
 
+    spec = read_features(None if recipe is None else find_recipe(recipe), settings)
     chosen = Engine(engine, 1 if engine == "local" and jobs is None else jobs)
-    encode_with_bar(PairSet.open(folder), read_features(recipe, settings), say, chosen)
+    encode_with_bar(PairSet.open(folder), spec, say, chosen, device)

@@ -1,4 +1,4 @@
-"""The verbs that make a model: train, export."""
+"""The verbs that make a model: recipes, train, tidy, export, export-onnx."""
 
 from pathlib import Path
 
@@ -6,24 +6,58 @@ import soundspot
 from soundspot.cli.options import Out, say
 
 
-def train(recipe: Path, /, *settings: str, out: Out = None) -> None:
+def recipes(name: str | None = None, /) -> None:
+    """List the recipes that ship with soundspot, or print one.
+
+    Args:
+        name: A name from the list.
+    """
+    from soundspot.training.recipe import find_recipe, shipped_recipes, title_of
+
+    if name is not None:
+        say(find_recipe(name).read_text(encoding="utf-8").rstrip())
+        return
+    for path in shipped_recipes().values():
+        say(f"{path.stem:<24} {title_of(path)}")
+
+
+def train(recipe: str, /, *settings: str, out: Out = None, device: str = "auto") -> None:
     """Train a recipe, or resume its interrupted run.
 
     Args:
-        recipe: A YAML file such as those in recipes/.
+        recipe: A YAML file, or a name from `soundspot recipes`.
         settings: Overrides such as train.epochs=3 or model.pcm=true.
         out: Folder of the run. Default: runs/ plus the recipe's name.
+        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
-    soundspot.train(recipe, settings, out=out)
+    soundspot.train(recipe, settings, out=out, device=device)
 
 
-def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> None:
+def tidy(*runs: Path) -> None:
+    """Remove from finished training runs what only resuming needs, usually 200 MB each.
+
+    The best weights, the log and the results stay. A tidied run cannot be trained further.
+
+    Args:
+        runs: Folders of training runs; unfinished ones are left as they are.
+    """
+    from soundspot.training.state import drop_state
+
+    for run in runs:
+        freed = drop_state(run)
+        say(f"{run}: " + ("not finished" if freed is None else f"{freed / 1e6:.1f} MB freed"))
+
+
+def export(
+    source: Path, target: Path, /, *, calibrate: Path | None = None, device: str = "auto"
+) -> None:
     """Write a checkpoint for inference only: half precision, without what only training needs.
 
     Args:
         source: Folder of a training run, or a checkpoint.
         target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
+        device: Where to calibrate: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.model import checkpoint
 
@@ -33,6 +67,24 @@ def export(source: Path, target: Path, /, *, calibrate: Path | None = None) -> N
         from soundspot.evaluation.predictions import open_model
         from soundspot.evaluation.source_detection import calibrate as choose_threshold
 
-        calibration = choose_threshold(open_model(source), PairSet.open(calibrate))
+        calibration = choose_threshold(open_model(source, device), PairSet.open(calibrate))
     checkpoint.export(source, target, calibration)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+
+
+def export_onnx(model: str, target: Path, /) -> None:
+    """Write a model with its encoders as one ONNX file (frame, waveform -> map).
+
+    The file is run with onnxruntime and compared with the model before it is kept.
+
+    Args:
+        model: Name of a model, .safetensors checkpoint or folder of a training run.
+        target: The .onnx file to write.
+    """
+    from soundspot.inference.localizer import load
+    from soundspot.inference.onnx_export import TOLERANCE, check_onnx, export_onnx
+
+    check_onnx(target)
+    difference = export_onnx(load(model, "cpu"), target)
+    say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    say(f"largest difference from PyTorch: {difference:.1e} (at most {TOLERANCE:g} is accepted)")

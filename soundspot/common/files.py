@@ -24,7 +24,7 @@ def explain_write_errors(path: Path, advice: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{error.strerror or error}{advice and f'; {advice}'}"
-        raise SoundspotError(f"cannot write {path}: {reason}.") from error
+        raise SoundspotError(f"cannot write {path}: {reason}") from error
 
 
 @contextmanager

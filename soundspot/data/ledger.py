@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rich.console import Console
 from rich.table import Table
 
+from soundspot.common.console import result_console
 from soundspot.data.pair_set import PairSet
 
 LEDGER = "ledger.jsonl"
@@ -60,7 +60,7 @@ def show_summary(summary: Summary) -> None:
         if counts[status]:
             first = next(entry for entry in summary.entries if entry.status == status)
             table.add_row(status, f"{counts[status]:,}", one_line(first))
-    Console(markup=False, highlight=False).print(table)
+    result_console().print(table)
 
 
 def describe_summary(summary: Summary) -> str:

@@ -173,6 +173,10 @@ def read_head(root: Path) -> dict[str, Any]:
             raise SoundspotError(
                 f"{root} is not finished: run the same `soundspot prepare` again"
             ) from error
+        if not root.exists():
+            raise SoundspotError(
+                f"there is no folder {root}: make a pair set there with `soundspot prepare`"
+            ) from error
         raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}") from error
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error

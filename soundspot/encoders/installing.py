@@ -30,7 +30,7 @@ def install(file: BufferedIOBase, label: str, entry: RegistryEntry, registry: Re
         return
     raise WeightsError(
         f"{label} has sha256 {digest[:16]}..., so it is not an accepted file of {entry.name}: "
-        f"expected {accepted(entry)}."
+        f"expected {accepted(entry)}"
     )
 
 
@@ -56,7 +56,7 @@ def _unpack(file: BufferedIOBase, archive: IndexArchive, registry: Registry) -> 
     for path, data in read(file, list(wanted)):
         weight_cache.write(wanted.pop(path), data)
     if wanted:
-        raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}.")
+        raise WeightsError(f"{archive.filename} holds no regular file {', '.join(wanted)}")
 
 
 def _read_source_distribution(
@@ -91,3 +91,11 @@ def convert(entry: RegistryEntry, source: Source, data: bytes) -> None:
     record_file(entry).unlink(missing_ok=True)
     weight_cache.write(product(entry), converted)
     weight_cache.write(record_file(entry), json.dumps(asdict(record), indent=2).encode())
+    drop_sources(entry)
+
+
+def drop_sources(entry: RegistryEntry) -> None:
+    """Remove the public files of converted weights: the tensors are all that is used."""
+    for source in entry.sources:
+        if source.convert is not None:
+            source_file(entry, source).unlink(missing_ok=True)

@@ -66,8 +66,8 @@ def log_mel_patches(
     batch, samples = waveform.shape
     if samples < PATCH_SAMPLES:
         raise SoundspotError(
-            f"Expected at least {PATCH_SAMPLES} samples at {SAMPLE_RATE} Hz (one log-mel patch), "
-            f"got {samples}; tile a shorter sound."
+            f"expected at least {PATCH_SAMPLES} samples at {SAMPLE_RATE} Hz (one log-mel patch), "
+            f"got {samples}; tile a shorter sound"
         )
     # A half-precision spectrum would lose the quiet bands.
     with torch.autocast(waveform.device.type, enabled=False):

@@ -23,15 +23,15 @@ def read_tensors(data: bytes, keys: Iterable[str], expected: str) -> dict[str, T
         loaded: object = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     except Exception as error:  # almost any, depending on the damaged byte
         raise SoundspotError(
-            f"Expected {expected}, but these {len(data)} bytes are not a complete PyTorch file of "
-            "plain tensors."
+            f"expected {expected}, but these {len(data)} bytes are not a complete PyTorch file of "
+            "plain tensors"
         ) from error
     state = loaded if isinstance(loaded, Mapping) else {}
     tensors = {}
     for key in keys:
         tensor = state.get(key)
         if not isinstance(tensor, Tensor):
-            raise SoundspotError(f"Expected {expected}, but this file has no tensor {key}.")
+            raise SoundspotError(f"expected {expected}, but this file has no tensor {key}")
         tensors[key] = tensor.float().contiguous()
     return tensors
 
@@ -48,7 +48,7 @@ def read_arrays(data: bytes) -> Any:
         raise
     except Exception as error:  # almost any, depending on the damaged byte
         raise SoundspotError(
-            f"Expected a pickle of NumPy arrays, but these {len(data)} bytes are damaged: {error}."
+            f"expected a pickle of NumPy arrays, but these {len(data)} bytes are damaged: {error}"
         ) from error
 
 
@@ -65,8 +65,8 @@ class _ArrayUnpickler(pickle.Unpickler):
             case ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"):
                 return _reconstruct
         raise SoundspotError(
-            f"Expected a pickle of NumPy arrays only, but it names {module}.{name}, which could "
-            "run code; none was run."
+            f"expected a pickle of NumPy arrays only, but it names {module}.{name}, which could "
+            "run code; none was run"
         )
 
 

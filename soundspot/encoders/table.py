@@ -104,6 +104,6 @@ def _check_state(name: str, module: nn.Module, state: Mapping[str, Tensor]) -> N
     for key in expected | given:
         if expected.get(key) != given.get(key):
             raise SoundspotError(
-                f"Expected {name} weights with {key} of shape {expected.get(key, 'absent')}, "
-                f"got {given.get(key, 'absent')}."
+                f"expected {name} weights with {key} of shape {expected.get(key, 'absent')}, "
+                f"got {given.get(key, 'absent')}"
             )

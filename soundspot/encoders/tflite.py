@@ -40,15 +40,15 @@ def read_layers(data: bytes) -> list[Layer]:
     """
     if data[4:8] != FILE_IDENTIFIER:
         raise SoundspotError(
-            f"Expected a TFLite file (bytes 4 to 8 are {FILE_IDENTIFIER!r}), "
-            f"got {len(data)} bytes with {data[4:8]!r} there."
+            f"expected a TFLite file (bytes 4 to 8 are {FILE_IDENTIFIER!r}), "
+            f"got {len(data)} bytes with {data[4:8]!r} there"
         )
     try:
         return _layers(_Table(data, _number(data, "<I", 0)))
     except (struct.error, IndexError, ValueError) as error:
         raise SoundspotError(
-            f"Expected a whole TFLite file, but this one of {len(data)} bytes is truncated or "
-            f"damaged: {error}."
+            f"expected a whole TFLite file, but this one of {len(data)} bytes is truncated or "
+            f"damaged: {error}"
         ) from error
 
 
@@ -124,8 +124,8 @@ def _values(tensor: _Table, buffers: list[_Table]) -> NDArray[np.float32]:
     type_number = tensor.number(1, "<b")
     if type_number not in TENSOR_TYPES:
         raise SoundspotError(
-            f"Expected float32, int32 or int8 weights in a TFLite file, got TensorType "
-            f"{type_number}."
+            f"expected float32, int32 or int8 weights in a TFLite file, got TensorType "
+            f"{type_number}"
         )
     raw = buffers[tensor.number(2, "<I")].array(0, "u1")
     stored = raw.view(TENSOR_TYPES[type_number]).reshape(tensor.array(0, "<i4"))

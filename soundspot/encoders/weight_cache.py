@@ -2,13 +2,13 @@
 
 The cache keeps one folder per name of the registry:
 
-    vgg16.ckpt                    the source file as published
-    vgg16-imagenet.safetensors    the tensors converted from it
-    vgg16-imagenet.json           what was converted, and the sha256 of the tensors' file
+    vgg16-imagenet.safetensors    the tensors
+    vgg16-imagenet.json           what they were converted from, and the sha256 of their file
 
-So a new converter needs no network, and a damaged byte in any file is found. A file appears under
-its name only when it is complete, and one process writes at a time. Beside the folders,
-digests.json remembers digests of tensors, which would take long to compute at every start.
+The public file that they come from is removed once it is converted; until then, and for media, it
+is kept under its own name. A damaged byte in any file is found. A file appears under its name only
+when it is complete, and one process writes at a time. Beside the folders, digests.json remembers
+digests of tensors, which would take long to compute at every start.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ def read_source(entry: RegistryEntry) -> tuple[Source, bytes]:
             return source, _read_verified(entry, source_file(entry, source), source.sha256)
         except AbsentError:
             continue
-    raise AbsentError(f"{entry.name} is not in the cache.")
+    raise AbsentError(f"{entry.name} is not in the cache")
 
 
 def read_record(entry: RegistryEntry) -> Record:
@@ -151,7 +151,7 @@ def read_record(entry: RegistryEntry) -> Record:
     if record.source_sha256 not in [source.sha256 for source in entry.sources]:
         raise _damaged(entry, file, "it names a source that is not accepted")
     if record.conversion != CONVERSION:
-        raise AbsentError(f"{entry.name} was converted by another version of soundspot.")
+        raise AbsentError(f"{entry.name} was converted by another version of soundspot")
     return record
 
 
@@ -173,9 +173,9 @@ def _read_verified(entry: RegistryEntry, file: Path, expected: str | None = None
     try:
         data = file.read_bytes()
     except FileNotFoundError as error:
-        raise AbsentError(f"{entry.name} is not in the cache.") from error
+        raise AbsentError(f"{entry.name} is not in the cache") from error
     except OSError as error:
-        raise WeightsError(f"Cannot read {file}: {error.strerror}.") from error
+        raise WeightsError(f"cannot read {file}: {error.strerror}") from error
     if expected is not None and (actual := sha256(data)) != expected:
         raise _damaged(entry, file, f"its sha256 is {actual[:16]}..., not {expected[:16]}...")
     return data
@@ -184,7 +184,7 @@ def _read_verified(entry: RegistryEntry, file: Path, expected: str | None = None
 def _damaged(entry: RegistryEntry, file: Path, reason: str) -> DamagedError:
     return DamagedError(
         f"{file} is damaged ({reason}): "
-        f"repair it with `soundspot weights fetch {entry.name} --force`."
+        f"repair it with `soundspot weights fetch {entry.name} --force`"
     )
 
 

@@ -6,6 +6,7 @@ tensors are needed.
 """
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,8 @@ from soundspot.encoders.download import (
     download_file,
     offline,
 )
-from soundspot.encoders.installing import accepted, convert, install
-from soundspot.encoders.registry import REGISTRY, Registry, RegistryEntry
+from soundspot.encoders.installing import accepted, convert, drop_sources, install
+from soundspot.encoders.registry import REGISTRY, Registry, RegistryEntry, Source
 from soundspot.encoders.weight_cache import AbsentError, DamagedError, WeightsError, product
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def class_names(
     metadata = _obtain(name, "weights", weight_cache.read_metadata, registry, download)
     names: list[str] = json.loads(metadata["class_names"])
     if not names:
-        raise WeightsError(f"{name} has no class names.")
+        raise WeightsError(f"{name} has no class names")
     return names
 
 
@@ -92,7 +93,7 @@ def path(name: str, *, registry: Registry = REGISTRY) -> Path:
     file = product(_find_entry(name, registry))
     if not file.exists():
         raise AbsentError(
-            f"{name} is not in the cache at {file}: get it with `soundspot weights fetch {name}`."
+            f"{name} is not in the cache at {file}: get it with `soundspot weights fetch {name}`"
         )
     return file
 
@@ -110,8 +111,7 @@ def fetch(
     Args:
         name: A name of the registry.
         url: Another address for one of the accepted files.
-        force: Repair a damaged cache. A source file with the right sha256 is kept, since a download
-            could only bring the same bytes; everything made from it is made again.
+        force: Repair a damaged cache: fetch and convert again.
         registry: The known names.
         download: Fetches a remote file.
     """
@@ -123,6 +123,7 @@ def fetch(
             # Another process may have fetched it while this one waited for the lock.
             try:
                 weight_cache.read_product(entry)
+                drop_sources(entry)  # older versions kept them
                 return product(entry)
             except AbsentError:
                 pass
@@ -147,7 +148,7 @@ def add(name: str, file: str | Path, *, registry: Registry = REGISTRY) -> Path:
             install(opened, str(file), entry, registry)
             convert(entry, *weight_cache.read_source(entry))
     except OSError as error:
-        raise WeightsError(f"Cannot add {file} to {name}: {error.strerror}.") from error
+        raise WeightsError(f"cannot add {file} to {name}: {error.strerror}") from error
     return product(entry)
 
 
@@ -190,6 +191,7 @@ def _fetch_any(entry: RegistryEntry, registry: Registry, download: Download) -> 
         if source.origin is None:
             continue
         remote = source.origin if isinstance(source.origin, str) else source.origin.archive
+        _announce(entry, source)
         try:
             return _fetch_one(remote, entry, registry, download)
         except (DownloadError, WeightsError) as error:
@@ -198,8 +200,17 @@ def _fetch_any(entry: RegistryEntry, registry: Registry, download: Download) -> 
         f"{entry.name} could not be fetched ({'; '.join(failures) or 'it has no known address'}): "
         f"add the file yourself with `soundspot weights add {entry.name} FILE` "
         f"({accepted(entry)}), or name another address with "
-        f"`soundspot weights fetch {entry.name} --url URL`."
+        f"`soundspot weights fetch {entry.name} --url URL`"
     )
+
+
+def _announce(entry: RegistryEntry, source: Source) -> None:
+    """Say why something is downloaded: the names of the archives do not tell."""
+    if not offline():
+        sys.stderr.write(
+            f"fetching {entry.name}, once ({entry.description}): {source}; the archive is only "
+            "read, nothing in it is run\n"
+        )
 
 
 def _fetch_one(
@@ -207,7 +218,7 @@ def _fetch_one(
 ) -> None:
     if offline():
         raise DownloadError(
-            f"SOUNDSPOT_OFFLINE is set, so {describe_remote(remote)} was not fetched."
+            f"SOUNDSPOT_OFFLINE is set, so {describe_remote(remote)} was not fetched"
         )
     with weight_cache.scratch(weight_cache.root()) as file:
         download(remote, file)

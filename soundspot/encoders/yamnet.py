@@ -101,8 +101,8 @@ def from_tflite(data: bytes) -> dict[str, Tensor]:
     kinds = ["linear", "conv", *["depthwise", "conv"] * len(BLOCKS), "linear"]
     if [layer.kind for layer in layers] != kinds:
         raise SoundspotError(
-            f"Expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
-            f"a classifier) in the TFLite file, but its {len(layers)} layers are different."
+            f"expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
+            f"a classifier) in the TFLite file, but its {len(layers)} layers are different"
         )
     with torch.device("meta"):
         keys = list(YAMNet().state_dict())  # weight and bias of each layer, in the same order
@@ -126,8 +126,8 @@ def read_class_names(data: bytes) -> list[str]:
             names = archive.read(LABELS_FILE).decode("utf-8").splitlines()
     except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
         raise SoundspotError(
-            f"Expected {LABELS_FILE} zipped at the end of YAMNet's TFLite file: {error}."
+            f"expected {LABELS_FILE} zipped at the end of YAMNet's TFLite file: {error}"
         ) from error
     if len(names) != CLASSES:
-        raise SoundspotError(f"Expected {CLASSES} class names in {LABELS_FILE}, got {len(names)}.")
+        raise SoundspotError(f"expected {CLASSES} class names in {LABELS_FILE}, got {len(names)}")
     return names

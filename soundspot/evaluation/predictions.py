@@ -7,7 +7,7 @@ t passes of a PCM.
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +29,7 @@ from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
+from soundspot.parallel.devices import AUTO, choose_device
 
 BATCH = 32
 NOISES = 16  # different draws of white noise
@@ -43,11 +44,12 @@ class EvaluatedModel:
     name: str
     method: Method
     card: Card
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     @cached_property
     def encoders(self) -> Encoders:
         """The frozen encoders."""
-        return load_encoders(self.card.features)
+        return load_encoders(self.card.features, self.device)
 
     @property
     def cycles(self) -> int | None:
@@ -56,12 +58,13 @@ class EvaluatedModel:
         return int(config.cycles) if getattr(config, "pcm", False) else None
 
 
-def open_model(name: str | Path) -> EvaluatedModel:
-    """Read a model by any name that `soundspot.load` takes."""
+def open_model(name: str | Path, device: str = AUTO) -> EvaluatedModel:
+    """Read a model by any name, and for any device, that `soundspot.load` takes."""
+    place = choose_device(device)
     method, card = read_model(str(name))
     if not card.trained:
         log.warning("WARNING: %s is untrained, so its maps mean nothing.", name)
-    return EvaluatedModel(str(name), method.eval(), card)
+    return EvaluatedModel(str(name), method.to(place).eval(), card, place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +176,9 @@ def maps_by_cycle(
     with torch.inference_mode():
         for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
             part = slice(start, start + BATCH)
-            f_v = features.evaluation(frames[part])
-            maps = model.method.maps_by_cycle(f_v, f_a[part], cycles)
-            parts.append(torch.stack(maps).float().numpy())
+            f_v = features.evaluation(frames[part]).to(model.device)
+            maps = model.method.maps_by_cycle(f_v, f_a[part].to(model.device), cycles)
+            parts.append(torch.stack(maps).float().cpu().numpy())
     return np.concatenate(parts, axis=1)
 
 

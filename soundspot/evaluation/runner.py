@@ -34,6 +34,7 @@ from soundspot.evaluation.source_detection import (
     score_extended,
 )
 from soundspot.features.spec import FeatureSpec
+from soundspot.parallel.devices import AUTO
 
 DATA = Path("data")
 MORE_CYCLES = 2  # passes that the figures show beyond the trained T
@@ -50,6 +51,7 @@ class EvaluationRequest:
     maps: tuple[Path, ...] = ()
     cycles: int | None = None
     guidance: float = 0.0
+    device: str = AUTO
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +110,7 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
         raise SoundspotError("object guidance needs a model to guide")
     saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
     media = {benchmark.name: _pair_set(benchmark, request) for benchmark in chosen}
-    models = [open_model(name) for name in dict.fromkeys(request.models)]
+    models = [open_model(name, request.device) for name in dict.fromkeys(request.models)]
     cycles = request.cycles
     if cycles is not None and cycles < 1:
         raise SoundspotError(f"the PCM needs at least one pass, got --cycles {cycles}")

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import BusyError, atomic_write, locked, remove_leftovers, write_text
+from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features.cache import (
@@ -34,6 +33,7 @@ from soundspot.features.cache import (
     sound_shape,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
+from soundspot.parallel.devices import AUTO, choose_device
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 
 ENCODE_BATCH = 16
@@ -63,6 +63,7 @@ def encode(
     spec: FeatureSpec,
     advance: Callable[[int], None] = lambda done: None,
     engine: Engine = SERIAL,
+    device: str = AUTO,
 ) -> FeatureCache:
     """Compute what a cache lacks; safe to kill, to repeat and to run in parallel.
 
@@ -72,9 +73,9 @@ def encode(
         spec: What to compute.
         advance: Called after every batch or shard with the number of views or sounds in it.
         engine: Where to compute; any but this process takes one shard at a time.
+        device: What to compute on, as `choose_device` takes it.
     """
-    device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    encoders = load_encoders(spec, device)
+    encoders = load_encoders(spec, choose_device(device))
     work = _Work(pairs, spec, encoders, contents_of(pairs))
     description = folder / DESCRIPTION
     with _claimed(description, wait=True):
@@ -86,7 +87,7 @@ def encode(
     if engine == SERIAL:
         _write_here(shards, advance)
     else:
-        load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec)
+        load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec, device)
         names = [shard.path.name for shard in shards]
         for rows in map_loaded(load, names, engine, _worker_died):
             advance(rows)
@@ -104,10 +105,10 @@ def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> Non
                     _compute_shard(shard, advance)
 
 
-def _load_maker(root: Path, folder: Path, spec: FeatureSpec) -> Callable[[str], int]:
+def _load_maker(root: Path, folder: Path, spec: FeatureSpec, device: str) -> Callable[[str], int]:
     """What another process needs to compute shards by name, with its own encoders."""
     pairs = PairSet.open(root)
-    work = _Work(pairs, spec, load_encoders(spec), contents_of(pairs))
+    work = _Work(pairs, spec, load_encoders(spec, choose_device(device)), contents_of(pairs))
     # It may be on a machine with other weights, or see another copy of the pair set.
     read_description(folder / DESCRIPTION, _describe_cache(work))
     return partial(_make_shard, {shard.path.name: shard for shard in _shards(folder, work)})
@@ -212,15 +213,16 @@ def _claimed(path: Path, wait: bool) -> Iterator[None]:
 
 
 def encode_with_bar(
-    pairs: PairSet, spec: FeatureSpec, say: Callable[[str], None], engine: Engine = SERIAL
+    pairs: PairSet,
+    spec: FeatureSpec,
+    say: Callable[[str], None],
+    engine: Engine = SERIAL,
+    device: str = AUTO,
 ) -> None:
-    """Encode into the pair set's own folder, under a progress bar; first say how big it will be."""
+    """Encode into the pair set's own folder and show progress; first say how big it will be."""
     contents, place = contents_of(pairs), cache_folder(pairs, spec)
     total = views_and_sounds(spec, contents)
     say(f"{total} views and sounds, {size_on_disk(spec, contents) / 1e9:.2f} GB, into {place}")
-    console = Console(stderr=True)
-    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=total)
-        encode(pairs, place, spec, lambda done: bar.advance(task, done), engine)
+    with counting("encoding", total) as advance:
+        encode(pairs, place, spec, advance, engine, device)
     say(f"complete: {place}")

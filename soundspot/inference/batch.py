@@ -19,7 +19,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -34,13 +34,14 @@ from soundspot.common.paths import file_size, list_files, make_id
 from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
-from soundspot.inference import figures
+from soundspot.inference import figures, outputs
 from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.inference.result import heard_line
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
-from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_loaded
+from soundspot.parallel.devices import AUTO
+from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_loaded
 from soundspot.parallel.threads import torch_threads
 
 PER_SHARD = 256
@@ -61,6 +62,7 @@ class BatchJob:
         overlays: Draw every map over its frame.
         engine: Where the work is done.
         per_shard: Files per shard.
+        device: As `load` takes it.
     """
 
     source: Path
@@ -69,6 +71,7 @@ class BatchJob:
     overlays: bool = False
     engine: Engine = field(default_factory=Engine)
     per_shard: int = PER_SHARD
+    device: str = AUTO
 
 
 @dataclass(frozen=True)
@@ -93,31 +96,34 @@ class ItemResult:
     overlay: bytes = b""
 
 
-def run_batch(job: BatchJob, say: Callable[[str], None]) -> None:
-    """Localise the files that are not done yet, and report the counts."""
+def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
+    """Localise the files that are not done yet, report the counts, and return how many worked."""
     root, items = _find(job)
     model = job.model
     if model is not None and model not in model_names():
         model = str(Path(model).absolute())  # a checkpoint, to be found from any folder
-    localizer = load(model)
+    localizer = load(model, job.device)
+    if localizer.device.type != "cpu" and job.engine == Engine():
+        job = replace(job, engine=SERIAL)  # processes would only wait for each other on one GPU
     digest = _digest(localizer)
     about = {"format": FORMAT, "weights": digest, "overlays": job.overlays}
     notes = {"model": localizer.name, "trained": localizer.card.trained}
     notes["threshold"] = localizer.threshold
     del localizer  # every process loads it again
     with _locked(job.out, about, notes):
-        load_there = partial(_load, model, digest, root, job.overlays)
+        load_there = partial(_load, model, job.device, digest, root, job.overlays)
         counts = _join(job.out, _write_shards(job, items, load_there))
     done = counts.pop("", 0)
     faults = "".join(f", {count} {fault}" for fault, count in sorted(counts.items()))
     say(f"{len(items)} file{'' if len(items) == 1 else 's'}: {done} localised{faults}")
     say(f"results: {job.out / LINES}")
+    return done
 
 
 def _find(job: BatchJob) -> tuple[Path, list[BatchItem]]:
     """The files in sorted order and the folder that their names start from."""
     source, out = job.source, job.out
-    if out.suffix.lower() in figures.PICTURE_FORMATS or is_video_name(out) or out.is_file():
+    if out.suffix.lower() in outputs.PICTURE_FORMATS or is_video_name(out) or out.is_file():
         raise SoundspotError(f"{source} is a folder or list: -o must name a folder, got {out}")
     if source.is_dir():
         if out.resolve().is_relative_to(source.resolve()):
@@ -154,10 +160,10 @@ def _digest(localizer: Localizer) -> str:
 
 
 def _load(
-    model: str | None, digest: str, root: Path, overlays: bool
+    model: str | None, device: str, digest: str, root: Path, overlays: bool
 ) -> Callable[[BatchItem], ItemResult]:
     """Load the model in a process; it must be the same on every machine."""
-    localizer = load(model)
+    localizer = load(model, device)
     if _digest(localizer) != digest:
         raise SoundspotError(
             f"{platform.node()} has a different {localizer.name}: all machines need the same"

@@ -24,7 +24,7 @@ VIDEO_WIDTH, VIDEO_FPS = 480, 10.0
 SIREN_HZ, SIREN_PERIOD, SIREN_HARMONICS = (650.0, 1450.0), 0.3, 3
 
 
-def run_demo(folder: Path, say: Callable[[str], None]) -> None:
+def run_demo(folder: Path, say: Callable[[str], None], device: str = "auto") -> None:
     """Localise the bark and the siren, and say the results and what to try next."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,11 +34,11 @@ def run_demo(folder: Path, say: Callable[[str], None]) -> None:
     video = folder / "demo.mp4"
     _join(photo, bark, video)
 
-    localizer = load()
+    localizer = load(device=device)
     barking = localizer.localize_file(photo, audio=bark)
     barking.save(folder / "demo-photo.png")
     wailing = localizer.localize(barking.frame, siren())
-    scale = (0.0, barking.score)  # from a cosine without meaning to the peak of the bark
+    scale = (float(barking.map.min()), float(barking.map.max()))  # the bark's own, for both
     rows = [result.picture(scale) for result in (barking, wailing)]
     figures.write_picture(folder / "demo-two-sounds.png", figures.stack(rows))
     localizer.localize_file(video).save(folder / "demo-video.png")

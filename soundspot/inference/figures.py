@@ -5,7 +5,7 @@ Drawn with NumPy and Pillow alone, so no extra is needed.
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
-from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
+from soundspot.inference.outputs import PICTURE_FORMATS, check_picture
 from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox
 from soundspot.media.decoding import Picture, Waveform
 
@@ -27,7 +27,6 @@ Colour = tuple[int, int, int]
 Heat = Float32[np.ndarray, "height width"]  # 0..1
 Page = UInt8[np.ndarray, "page_height page_width 3"]
 
-PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
 # The frame is muted, half way to grey and darker, so that its colours are not mistaken for heat:
@@ -51,6 +50,7 @@ MARGIN, GAP = 28, 22
 PANEL_WIDTH, PANEL_HEIGHT = 480, 400
 LOWEST, SOUND_WIDTH = 300, 360  # a wide frame still leaves room for the sound beside it
 HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
+SHORTEST = logmel.SAMPLE_RATE // 10  # samples of a sound that can be drawn
 LINE = 20  # from one line of a caption to the next
 WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
 
@@ -134,11 +134,14 @@ def triptych(
     caption: Sequence[str] = (),
     footer: str = "",
     trained: bool = True,
+    heard: tuple[float, float] | None = None,
 ) -> Image.Image:
     """The three-part picture: the frame, the map over the frame, the sound.
 
-    The caption goes below the map, the footer in small print below the frame. An untrained model
-    is stamped on the picture: its map means nothing.
+    The axis of the sound is `heard` in seconds, by default from 0 on; if that is shorter than the
+    waveform, which then repeats it, only one round is drawn. The caption goes below the map, the
+    footer in small print below the frame. An untrained model is stamped on the picture: its map
+    means nothing.
     """
     height, width = heat.shape
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
@@ -164,7 +167,7 @@ def triptych(
         _write(draw, (left, top), heading, HEADING, INK, room=column)
     for left, picture in zip(lefts, (Image.fromarray(small), hot), strict=False):
         page.paste(picture, (left + (column - size[0]) // 2, body + (tall - size[1]) // 2))
-    page.paste(_sound_panel(waveform, labels, tall), (lefts[2], body))
+    page.paste(_sound_panel(waveform, labels, tall, heard), (lefts[2], body))
     room = lefts[2] + SOUND_WIDTH - lefts[1]
     for i, line in enumerate(caption):
         _write(draw, (lefts[1], below + i * LINE), line, BODY, INK, room=room)
@@ -216,7 +219,10 @@ def _stamp(image: Image.Image) -> None:
 
 
 def _sound_panel(
-    waveform: Waveform, labels: Sequence[tuple[str, float]], height: int
+    waveform: Waveform,
+    labels: Sequence[tuple[str, float]],
+    height: int,
+    heard: tuple[float, float] | None,
 ) -> Image.Image:
     """Waveform and log-mel spectrogram on one time axis, then the labels as bars."""
     panel = Image.new("RGB", (SOUND_WIDTH, height), WHITE)
@@ -224,13 +230,15 @@ def _sound_panel(
     row, axis = 2 * BODY, SMALL + 8
     room = height - axis - (len(labels) * row + 10 if labels else 0)
     wave_height = room // 3
-    heard = logmel.stretch_waveform(torch.from_numpy(waveform)[None])
-    panel.paste(_wave(heard[0].numpy(), (SOUND_WIDTH, wave_height)), (0, 0))
+    start, end = heard or (0.0, len(waveform) / logmel.SAMPLE_RATE)
+    once = waveform[: max(round((end - start) * logmel.SAMPLE_RATE), SHORTEST)]
+    stretched = logmel.stretch_waveform(torch.from_numpy(once)[None])
+    panel.paste(_wave(stretched[0].numpy(), (SOUND_WIDTH, wave_height)), (0, 0))
     mel_size = (SOUND_WIDTH, room - wave_height - 4)
-    panel.paste(_spectrogram(heard, mel_size), (0, wave_height + 4))
+    panel.paste(_spectrogram(stretched, mel_size), (0, wave_height + 4))
     bands = f"log-mel, {logmel.LOW_HZ:.0f} Hz to {logmel.HIGH_HZ / 1000:g} kHz"
-    end = f"{len(waveform) / logmel.SAMPLE_RATE:g} s"
-    for x, text, anchor in ((0, "0 s", "la"), (0.5, bands, "ma"), (1, end, "ra")):
+    ends = [f"{round(second, 2):g} s" for second in (start, end)]
+    for x, text, anchor in ((0, ends[0], "la"), (0.5, bands, "ma"), (1, ends[1], "ra")):
         _write(draw, (x * SOUND_WIDTH, room + 5), text, SMALL, GREY, anchor)
     for i, (name, score) in enumerate(labels):
         y = height - (len(labels) - i) * row
@@ -286,30 +294,6 @@ def _write(
 @lru_cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     return ImageFont.load_default(size=size)
-
-
-def check_picture(path: Path, others: Iterable[Path] = ()) -> None:
-    """`check_file` for a picture."""
-    check_file(path, others, "picture", PICTURE_FORMATS)
-
-
-def check_file(
-    path: Path, others: Iterable[Path] = (), kind: str = "file", endings: Iterable[str] = ()
-) -> None:
-    """Refuse a path that cannot be written, before any work is done for it.
-
-    An existing file will be replaced, but none of the `others` of the job.
-    """
-    if endings and path.suffix.lower() not in endings:
-        choices = ", ".join(endings)
-        raise SoundspotError(f"the name of a {kind} must end in one of {choices}, got {path}")
-    if path.is_dir():
-        raise SoundspotError(f"{path} is a folder: give the name of a file in it")
-    if not path.parent.is_dir():
-        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} to")
-    for file in others:
-        if path.resolve() == file.resolve():
-            raise SoundspotError(f"{path} is the same file as {file}, which would be overwritten")
 
 
 def write_picture(path: Path, image: Image.Image) -> None:

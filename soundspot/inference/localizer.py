@@ -33,6 +33,7 @@ from soundspot.model.bridge import BRIDGE, read_bridge
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.names import build_names
 from soundspot.model.methods.sspl import SSPLConfig
+from soundspot.parallel.devices import AUTO, choose_device
 
 DEFAULT_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
 MODELS = Path(__file__).parents[1] / "pretrained"
@@ -169,7 +170,8 @@ class Localizer:
 
     def localize_clip(self, clip: Clip, cycles: int | None = None) -> Localization:
         """`localize_file` for a clip that has been read already."""
-        return replace(self.localize(clip.frame, clip.waveform, cycles), at=clip.at)
+        result = self.localize(clip.frame, clip.waveform, cycles)
+        return replace(result, at=clip.at, heard=clip.heard)
 
     def localize_sources(
         self, path: Media, audio: Media | None = None, count: int = 2, cycles: int | None = None
@@ -196,7 +198,12 @@ class Localizer:
             moving = picture.info.kind == "video"
         results = self.localize_batch(frames, heard, cycles)
         return [
-            replace(result, at=event.at if moving else None, span=(event.start, event.end))
+            replace(
+                result,
+                at=event.at if moving else None,
+                span=(event.start, event.end),
+                heard=(event.middle - event.heard / 2, event.middle + event.heard / 2),
+            )
             for event, result in zip(events, results, strict=True)
         ]
 
@@ -261,21 +268,21 @@ def resize_map(
     return F.interpolate(grid, size=(height, width), mode="bilinear")[0, 0].numpy()
 
 
-def load(name_or_path: str | Path | None = None, device: str = "cpu") -> Localizer:
+def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localizer:
     """Load a model that is ready to localise; its encoders are downloaded once and cached.
 
     Args:
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, the folder of a
             training run, or your own bridge.yaml for the model "names"; default: the best model
             that ships with soundspot.
-        device: As torch names it: "cpu", "cuda", "mps".
+        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda", "mps", or as torch names it.
 
     Example:
         >>> model = soundspot.load()
         >>> model.name in soundspot.model_names()
         True
     """
-    place = _device(device)
+    place = choose_device(device)
     chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
     method, card = read_model(str(chosen))
     if not card.trained:
@@ -335,15 +342,3 @@ def _read_names(bridge: Path) -> tuple[Method, checkpoint.Card]:
     things = read_bridge(bridge, weights.class_names(heard), weights.class_names(seen))
     model = build_names(weights.load_tensors(seen), weights.load_tensors(heard), things)
     return model, checkpoint.Card("names", to_dict(model.config), features)
-
-
-def _device(name: str) -> torch.device:
-    present = ["cpu"]
-    present += ["cuda"] if torch.cuda.is_available() else []
-    present += ["mps"] if torch.backends.mps.is_available() else []
-    if name.partition(":")[0] not in present:
-        raise SoundspotError(f"no device {name!r} here: {nearest(name, present)}")
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise SoundspotError(f"{name!r} is not a device that torch knows") from error

@@ -11,11 +11,13 @@ from jaxtyping import Float32, UInt8
 from PIL import Image
 
 from soundspot.common.files import write_text
-from soundspot.inference import figures
+from soundspot.inference import figures, outputs
 from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox, hot_box, map_heat
 from soundspot.inference.visibility import is_visible, verdict
 
 CAPTION_LABELS = 3
+UNNAMED = "nothing it can name"
+WORTH_SAYING = 0.1  # the lowest score of a name that captions list
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,8 @@ class Localization:
         at: Seconds into the video; None for a photograph or an array.
         threshold: The lowest score of a visible source, if the model was calibrated.
         span: Start and end in seconds of the sound event that was heard, if events were separated.
+        heard: Start and end in seconds of the sound in the waveform, which repeats it if it is
+            shorter than 3 s; None for an array.
     """
 
     map: Float32[np.ndarray, "height width"] = field(repr=False)
@@ -51,6 +55,7 @@ class Localization:
     at: float | None = None
     threshold: float | None = None
     span: tuple[float, float] | None = None
+    heard: tuple[float, float] | None = None
 
     @property
     def heat(self) -> Float32[np.ndarray, "height width"]:
@@ -91,6 +96,7 @@ class Localization:
             caption=(heard_line(self.labels), self.verdict),
             footer=self.model + place,
             trained=self.trained,
+            heard=self.heard,
         )
 
     def save(self, path: str | Path) -> None:
@@ -99,7 +105,7 @@ class Localization:
 
     def save_json(self, path: str | Path) -> None:
         """Write the summary as JSON."""
-        figures.check_file(Path(path))
+        outputs.check_file(Path(path))
         write_text(Path(path), json.dumps(self.summary()) + "\n")
 
     def summary(self) -> dict[str, Any]:
@@ -130,12 +136,18 @@ class Localization:
         """A few lines for people."""
         lines = [f"model: {self.model}" + ("" if self.trained else f" ({figures.WARNING})")]
         if self.labels:
-            lines.append("heard: " + ", ".join(f"{n} {score:.2f}" for n, score in self.labels))
+            named = [f"{name} {score:.2f}" for name, score in worth_saying(self.labels)]
+            lines.append(f"heard: {', '.join(named) or UNNAMED}")
         place = "nowhere (the map is flat)" if self.box is None else f"box {self.box}"
         return "\n".join([*lines, f"where: {place}", f"score: {self.verdict}"])
 
 
+def worth_saying(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The labels that probably name the sound: at most three, none that is a mere guess."""
+    return [label for label in labels[:CAPTION_LABELS] if label[1] >= WORTH_SAYING]
+
+
 def heard_line(labels: Sequence[tuple[str, float]]) -> str:
-    """The best labels in one line; empty if there are none."""
-    names = ", ".join(name for name, _ in labels[:CAPTION_LABELS])
-    return f"heard: {names}" if names else ""
+    """What is heard, in one line; empty if the model cannot name sounds."""
+    names = ", ".join(name for name, _ in worth_saying(labels))
+    return f"heard: {names or UNNAMED}" if labels else ""

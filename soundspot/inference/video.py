@@ -25,7 +25,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.inference import figures
+from soundspot.inference import figures, outputs
 from soundspot.inference.localizer import Localizer, resize_map
 from soundspot.inference.regions import map_heat
 from soundspot.inference.result import heard_line
@@ -133,7 +133,7 @@ def render_video(
         sound.info.require_sound()
         seconds = video.info.duration or 0.0
         inputs = [video.info.path, sound.info.path]
-        figures.check_file(Path(out), inputs, "video", writing.FORMATS)
+        outputs.check_file(Path(out), inputs, "video", writing.FORMATS)
         heard, copied = _shared(sound.walk("audio"))
         maps = smooth_maps(localizer, video, sound, maps_per_second, count, heard)
         # Closed before the files: another thread reads from them.

@@ -19,9 +19,9 @@ from soundspot.media.writing import flac_bytes, jpeg_bytes, write_flac, write_jp
 
 __all__ = [
     "SAMPLE_RATE", "SILENCE_PEAK", "SOUND_SAMPLES", "SOUND_SECONDS", "Clip", "Media", "MediaError",
-    "MediaInfo", "OpenMedia", "cut", "flac_bytes", "is_silent", "iter_frames", "iter_windows",
-    "jpeg_bytes", "opened", "probe", "read_clip", "read_frame", "read_frames", "read_sound",
-    "read_sounds", "read_waveform", "write_flac", "write_jpeg", "write_video",
+    "MediaInfo", "OpenMedia", "cut", "flac_bytes", "heard_span", "is_silent", "iter_frames",
+    "iter_windows", "jpeg_bytes", "opened", "probe", "read_clip", "read_frame", "read_frames",
+    "read_sound", "read_sounds", "read_waveform", "write_flac", "write_jpeg", "write_video",
 ]  # fmt: skip
 
 _LAST_FRAME_HOLD = 0.1  # s; a padded sound track may outlast the last picture by this much
@@ -35,11 +35,13 @@ class Clip:
         frame: The RGB picture.
         waveform: 3 s of mono 16 kHz sound.
         at: The moment in seconds; None for an image with the middle of a sound.
+        heard: Start and end in seconds of the sound, which is repeated if it is shorter than 3 s.
     """
 
     frame: Picture
     waveform: Waveform
     at: float | None
+    heard: tuple[float, float] | None = None
 
 
 def read_frame(media: Media, at: float | None = None) -> Picture:
@@ -74,7 +76,7 @@ def read_frames(media: Media, times: Sequence[float | None]) -> list[decoding.An
         pictures = []
         for at in moments:
             if (frame := frames[at]) is None:
-                raise MediaError(f"{path} is damaged: its picture at {at:.2f} s cannot be decoded.")
+                raise MediaError(f"{path} is damaged: its picture at {at:.2f} s cannot be decoded")
             pictures.append(decoding.to_rgb(path, frame))
         return pictures
 
@@ -130,14 +132,26 @@ def read_clip(media: Media, audio: Media | None = None, at: float | None = None)
         if audio is not None:
             if info.kind == "video":
                 at = info.moment(at)
-            return Clip(read_frame(file, at), read_sound(audio, at), at)
+            with opened(audio) as track:
+                frame, waveform = read_frame(file, at), read_sound(track, at)
+                return Clip(frame, waveform, at, heard_span(track, at))
         info.require_sound()
         info.require_picture()
         at = info.moment(at)
         # The sound first: after the seek to the frame it would need a second opening.
         windows = next(sound.seek_windows(file, [(at, (SOUND_SECONDS,))]))
         frame = read_frame(file, at)
-        return Clip(frame, _audible(info, at, windows), at)
+        return Clip(frame, _audible(info, at, windows), at, heard_span(file, at))
+
+
+def heard_span(media: OpenMedia, at: float | None) -> tuple[float, float]:
+    """Start and end of the 3 s around a moment, as `cut` takes them, or of a shorter sound."""
+    total = media.sound_seconds()
+    if total < SOUND_SECONDS:
+        return 0.0, total
+    middle = media.info.moment(None) if at is None else at
+    start = min(max(middle - SOUND_SECONDS / 2, 0.0), total - SOUND_SECONDS)
+    return start, start + SOUND_SECONDS
 
 
 def iter_frames(media: Media, fps: float) -> Iterator[tuple[float, Picture]]:
@@ -145,7 +159,7 @@ def iter_frames(media: Media, fps: float) -> Iterator[tuple[float, Picture]]:
     with opened(media) as file:
         file.info.require_video()
         if not 0 < fps < math.inf:
-            raise MediaError(f"Expected a number of frames per second above 0, got {fps}.")
+            raise MediaError(f"expected a number of frames per second above 0, got {fps}")
         times = (k / fps for k in itertools.count())
         frames = decoding.shown(file.walk("video"), times, hold=-decoding.CLOCK_TOLERANCE)
         for time, frame in frames:
@@ -180,6 +194,6 @@ def _audible(info: MediaInfo, at: float, windows: sound.Windows | None) -> Wavef
     if windows is None:
         raise info.missing("sound", at)
     if is_silent(windows[0]):
-        sentence = f"{info.path} is silent at {at:.2f} s: give another moment or sound."
+        sentence = f"{info.path} is silent at {at:.2f} s: give another moment or sound"
         raise MediaError(sentence, "silent")
     return windows[0]

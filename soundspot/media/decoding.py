@@ -85,7 +85,7 @@ def open_container(path: Path) -> Iterator[InputContainer]:
         with path.open("rb") as file:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
-        raise MediaError(f"{path} is not a readable image, sound or video ({why}).") from error
+        raise MediaError(f"{path} is not a readable image, sound or video ({why})") from error
     try:
         with explain(f"{path} is cut short or damaged"):
             yield container
@@ -107,7 +107,7 @@ def explain(
     except MediaError:
         raise
     except errors as error:
-        raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error}).") from error
+        raise MediaError(f"{problem} ({getattr(error, 'strerror', None) or error})") from error
 
 
 def find_stream(container: InputContainer, kind: Track) -> Any:
@@ -120,18 +120,24 @@ def find_stream(container: InputContainer, kind: Track) -> Any:
     return None
 
 
-def duration(path: Path, container: InputContainer, stream: Any) -> float:
-    """Seconds from time 0 to the end of a stream; nothing is read from the container itself."""
+def announced_duration(container: InputContainer, stream: Any) -> float | None:
+    """Seconds from time 0 to the end of a stream; None if the file does not say."""
     zero = _time_zero(container)
-    if (announced := _announced(container, stream)) is not None and announced - zero <= _BELIEVED:
-        return announced - zero
+    announced = _announced(container, stream)
+    return None if announced is None or announced - zero > _BELIEVED else announced - zero
+
+
+def duration(path: Path, container: InputContainer, stream: Any) -> float:
+    """`announced_duration`, or found out; nothing is read from the container itself."""
+    if (announced := announced_duration(container, stream)) is not None:
+        return announced
     # Nothing is announced (browsers record like that): read it through, without decoding.
     last = 0
     with open_container(path) as again:
         for packet in _read(again.demux(again.streams[stream.index])):
             begin = last if packet.pts is None else packet.pts
             last = max(last, begin + (packet.duration or 0))
-    return float(last * stream.time_base) - zero
+    return float(last * stream.time_base) - _time_zero(container)
 
 
 def _announced(container: InputContainer, stream: Any) -> float | None:
@@ -171,7 +177,7 @@ def decode(
     with source as file, explain(f"{path} is cut short or damaged"):
         stream = find_stream(file, kind)
         if stream is None:
-            raise MediaError(f"{path} has no {kind} that can be decoded.")
+            raise MediaError(f"{path} has no {kind} that can be decoded")
         frames = _seek(file, stream, start) if start > 0 else _read(file.decode(stream))
         if frames is not None:
             if kind == "video":
@@ -337,12 +343,12 @@ def _native_blocks(
             rate = frame.sample_rate
             clock, fed, given = round(time * rate), second * rate, second * rate
         if frame.sample_rate != rate:
-            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first.")
+            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first")
         if time - clock / rate > _HOLE:
             clock = round(time * rate)
         hole = clock - fed
         if hole > LONGEST_HOLE * rate:
-            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
+            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s")
         clock += frame.samples
         if clock > fed:
             pieces += [np.zeros(max(hole, 0), np.float32), _mono(path, frame)[max(-hole, 0) :]]
@@ -358,7 +364,7 @@ def _mono(path: Path, frame: av.AudioFrame) -> Float32[np.ndarray, " native"]:
     """Average the channels; full scale is 1."""
     name = frame.format.packed.name
     if name not in _FULL_SCALE:
-        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first.")
+        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first")
     data: Any = frame.to_ndarray()
     if frame.format.is_packed:
         data = data.reshape(-1, frame.layout.nb_channels).T

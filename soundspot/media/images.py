@@ -48,7 +48,7 @@ def decode_image(name: object, source: Image.Image) -> Picture:
     with _explain_damage(name):
         image = ImageOps.exif_transpose(source)
         if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
-            raise MediaError(f"{name} has 32-bit pixels: save it with 8 or 16 bits first.")
+            raise MediaError(f"{name} has 32-bit pixels: save it with 8 or 16 bits first")
         if image.mode.startswith("I"):  # 16 bits of grey
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.has_transparency_data:

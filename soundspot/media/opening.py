@@ -47,17 +47,17 @@ class MediaInfo:
     def require_sound(self) -> None:
         """Raise `MediaError` if there is no sound track."""
         if not self.has_sound:
-            raise MediaError(f"{self._is_a} without sound: give a sound file too.", "no sound")
+            raise MediaError(f"{self._is_a} without sound: give a sound file too", "no sound")
 
     def require_picture(self) -> None:
         """Raise `MediaError` if there is nothing to see."""
         if self.kind == "sound":
-            raise MediaError(f"{self.path} has no picture, only sound: give an image or a video.")
+            raise MediaError(f"{self.path} has no picture, only sound: give an image or a video")
 
     def require_video(self) -> None:
         """Raise `MediaError` if there are no moving pictures."""
         if self.kind != "video":
-            raise MediaError(f"{self._is_a}, not a video: give a video.")
+            raise MediaError(f"{self._is_a}, not a video: give a video")
 
     def moment(self, at: float | None) -> float:
         """A moment of a video or sound: the middle by default, else one that must lie inside."""
@@ -65,14 +65,14 @@ class MediaInfo:
         if at is None:
             return duration / 2
         if not 0 <= at <= duration + decoding.CLOCK_TOLERANCE:
-            raise MediaError(f"{self.path} is {duration:.2f} s long: it has no moment {at} s.")
+            raise MediaError(f"{self.path} is {duration:.2f} s long: it has no moment {at} s")
         return at
 
     def missing(self, what: str, at: float) -> MediaError:
         """The error for a file that ends before it says it does."""
         return MediaError(
             f"{self.path} is cut short or damaged: it announces {self.duration or 0.0:.2f} s"
-            f" but has no {what} at {at:.2f} s."
+            f" but has no {what} at {at:.2f} s"
         )
 
 
@@ -104,6 +104,12 @@ class OpenMedia:
         if start > 0 and decoding.seeks_exactly(self.container, kind):
             return decoding.decode(self.info.path, kind, start, self.container)
         return decoding.decode(self.info.path, kind, 0.0, unread)
+
+    def sound_seconds(self) -> float:
+        """When the sound ends, as the file announces it; else when the file ends."""
+        stream = decoding.find_stream(self.container, "audio")
+        announced = decoding.announced_duration(self.container, stream)
+        return self.info.duration or 0.0 if announced is None else announced
 
     def frame_at(self, at: float) -> VideoFrame | None:
         """Seek to the frame shown at a moment; None if only a walk can tell."""
@@ -148,12 +154,12 @@ def opened(media: Media) -> Iterator[OpenMedia]:
 def _check_file(path: Path) -> None:
     try:
         if path.exists() and not path.is_file():
-            raise MediaError(f"{path} is not a file: expected an image, a sound or a video.")
+            raise MediaError(f"{path} is not a file: expected an image, a sound or a video")
         with path.open("rb") as file:
             if not file.read(1):
-                raise MediaError(f"{path} is empty (0 bytes).")
+                raise MediaError(f"{path} is empty (0 bytes)")
     except OSError as error:
-        raise MediaError(f"Cannot open {path}: {error.strerror}.") from error
+        raise MediaError(f"cannot open {path}: {error.strerror}") from error
 
 
 def _inspect(path: Path, container: InputContainer) -> MediaInfo:
@@ -162,9 +168,9 @@ def _inspect(path: Path, container: InputContainer) -> MediaInfo:
     audio = decoding.find_stream(container, "audio")
     stream = audio if video is None else video
     if stream is None:
-        raise MediaError(f"{path} has neither pictures nor sound that can be decoded.")
+        raise MediaError(f"{path} has neither pictures nor sound that can be decoded")
     duration = decoding.duration(path, container, stream)
     if not duration > 0:
-        raise MediaError(f"{path} has zero length.")
+        raise MediaError(f"{path} has zero length")
     kind: Kind = "sound" if video is None else "video"
     return MediaInfo(path, kind, duration, None, audio is not None)

@@ -35,7 +35,7 @@ def cut(waveform: Float32[np.ndarray, " total"], centre: float | None, samples: 
     """
     total = len(waveform)
     if total == 0:
-        raise MediaError(f"Expected a sound to take {samples} samples from, got an empty one.")
+        raise MediaError(f"expected a sound to take {samples} samples from, got an empty one")
     if total < samples:
         return np.resize(waveform, samples)  # np.resize repeats the array
     middle = total / 2 if centre is None else centre * SAMPLE_RATE
@@ -82,7 +82,7 @@ def walk_windows(
         sizes = (round(seconds * SAMPLE_RATE) for seconds in lengths)
         windows = tuple(cut(buffer, at - begin, size) for size in sizes)
         if not all(np.isfinite(window).all() for window in windows):
-            raise MediaError(f"{path} is damaged: its sound has infinite samples.")
+            raise MediaError(f"{path} is damaged: its sound has infinite samples")
         yield windows
 
 

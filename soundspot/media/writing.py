@@ -87,7 +87,7 @@ def write_video(
         fps: Frames per second.
     """
     if not 0 < fps < math.inf:
-        raise MediaError(f"Expected a number of frames per second above 0, got {fps}.")
+        raise MediaError(f"expected a number of frames per second above 0, got {fps}")
     pictures = ((index / fps, frame) for index, frame in enumerate(frames))
     track = None
     if waveform is not None:
@@ -115,12 +115,12 @@ def write_timed_video(
     """
     if not is_video_name(path):
         choices = ", ".join(FORMATS)
-        raise MediaError(f"Cannot write {path}: the name of a video ends in one of {choices}.")
+        raise MediaError(f"cannot write {path}: the name of a video ends in one of {choices}")
     codec, sound_codec, options = FORMATS[path.suffix.lower()]
     moving = iter(pictures)
     first = next(moving, None)
     if first is None:
-        raise MediaError(f"Cannot write {path}: expected pictures, got none.")
+        raise MediaError(f"cannot write {path}: expected pictures, got none")
     height, width, _ = shape = first[1].shape
     with _writing(path) as temporary, av.open(f"file:{temporary}", "w") as output:
         average = Fraction(rate).limit_denominator(1001)
@@ -132,7 +132,7 @@ def write_timed_video(
         last = -1
         for at, picture in itertools.chain([first], moving):
             if picture.shape != shape:
-                raise MediaError(f"Cannot write {path}: its pictures change size at {at:.2f} s.")
+                raise MediaError(f"cannot write {path}: its pictures change size at {at:.2f} s")
             even = np.pad(picture, [(0, height % 2), (0, width % 2), (0, 0)], "edge")
             frame = av.VideoFrame.from_ndarray(even, "rgb24")
             last = max(round(at * CLOCK), last + 1)  # broken files show two pictures at once
@@ -179,7 +179,7 @@ def stereo_blocks(
     for time, frame in frames:
         rate = rate or frame.sample_rate
         if frame.sample_rate != rate:
-            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first.")
+            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first")
         place = round(time * SOUND_RATE)
         if clock is None:
             clock = min(place, 0)
@@ -205,4 +205,4 @@ def _writing(path: Path) -> Iterator[Path]:
         with atomic_write(path) as part:
             yield part
     except av.FFmpegError as error:
-        raise MediaError(f"Cannot write {path}: {error.strerror or error}.") from error
+        raise MediaError(f"cannot write {path}: {error.strerror or error}") from error

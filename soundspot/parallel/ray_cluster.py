@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import soundspot
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.parallel.processes import Load, process_count
 
 AHEAD = 1000  # items per worker that Ray gets at a time: no more can be pending
@@ -146,7 +146,7 @@ def _import_ray() -> Any:
         import ray.data
     except ImportError as error:
         raise SoundspotError(
-            f"--engine ray needs Ray ({error}): pip install 'soundspot[cluster]'"
+            f"--engine ray needs Ray ({error}): {install_advice('cluster')}"
         ) from error
     return ray
 

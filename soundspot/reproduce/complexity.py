@@ -4,7 +4,6 @@ The paper's GFLOPs are multiply-adds; docs/differences.md explains its numbers. 
 and matrix products count, not activations, norms, pooling or the Fourier transform.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from typing import Any, TypeVar
 
 import torch
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
+from soundspot.common.console import result_console
 from soundspot.encoders.table import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.localizer import read_model
@@ -28,7 +27,7 @@ from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
 from soundspot.model.methods.method import Batch
 from soundspot.model.pcm import PCM
-from soundspot.training.recipe import Recipe, read_recipe
+from soundspot.training.recipe import Recipe, find_recipe, read_recipe
 
 VIEWS = 2
 REST = "attention and losses"  # what a method computes outside its parts
@@ -106,7 +105,7 @@ class Complexity:
         for part in (*self.parts, self.total):
             numbers = (f"{part.parameters:,}", f"{part.frame:.3f}", f"{part.step:.3f}")
             table.add_row(part.name, *numbers, end_section=part is self.parts[-1])
-        Console(file=sys.stdout).print(table)
+        result_console().print(table)
 
 
 def gflops(recipe: Recipe) -> float:
@@ -254,7 +253,7 @@ def read_subject(words: Sequence[str]) -> Recipe:
         return from_dict(Recipe, override(PAPER if same else {**PAPER, "model": {}}, words))
     chosen, *settings = words
     if Path(chosen).suffix in (".yaml", ".yml"):
-        return read_recipe(Path(chosen), settings)
+        return read_recipe(find_recipe(chosen), settings)
     card = read_model(chosen)[1]
     values = {"method": card.method, "model": card.config, "features": to_dict(card.features)}
     return from_dict(Recipe, override({"pairs": ".", **values}, settings))

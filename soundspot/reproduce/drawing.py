@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
+from soundspot.common.errors import install_advice
 from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.predictions import open_model
@@ -39,7 +40,7 @@ def draw_curves(results: Mapping[str, Any], path: Path) -> Path | None:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        log.warning("no figure: matplotlib is not installed (pip install 'soundspot[plots]')")
+        log.warning("no figure: matplotlib is not installed (%s)", install_advice("plots"))
         return None
     figure = Figure(figsize=CURVES[results["figure"]].size, layout="constrained")
     CURVES[results["figure"]].draw(figure, results["lines"])

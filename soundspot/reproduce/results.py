@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from soundspot.common.console import result_console
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.evaluation import rows
@@ -26,7 +26,15 @@ from soundspot.reproduce import experiments, runs
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.drawing import draw_figure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.runs import ReproductionPlan, RunScores, TestSet, scenes_of
+from soundspot.reproduce.runs import (
+    ReproductionPlan,
+    RunScores,
+    TestSet,
+    coverage,
+    features_of,
+    scenes_of,
+)
+from soundspot.training.data import check_batch
 from soundspot.training.provenance import git_commit
 
 FORMAT = 2
@@ -49,7 +57,7 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
     write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write_text(out / f"{plan.name}.md", table.markdown())
     picture = draw_figure(results, plan, out)
-    Console(file=sys.stdout).print(table.rich())
+    result_console().print(table.rich())
     say(f"written: {place}" + (f", {picture}" if picture else ""))
 
 
@@ -62,35 +70,18 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
     key = experiments.published_key(plan.pairs, plan.test_set.benchmarks[0].name)
     for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
         scenes_of(benchmark, plan.test_set)
-    trivial = _trivial_entries(plan.test_set)
-    seeds_of = {line.label: experiments.seeds_of(line, plan.pairs, plan.seeds) for line in lines}
-    total, done = sum(map(len, seeds_of.values())), 0
-    entries = []
+    if (part := coverage(plan.test_set)) is not None:
+        say(f"only a part of the test set is here: {part}")
     for line in lines:
-        scored, seeds = [], []
-        for seed in seeds_of[line.label]:
-            recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
-            folder = runs.run_folder(plan.runs, recipe, plan.pairs)
-            done += 1
-            say(f"[{done}/{total}] {line.label}, seed {seed}: {folder}")
-            run = runs.train_missing(recipe, folder, say)
-            passes = experiment.figure == "iterations"
-            scored.append(
-                runs.score_run(folder, plan.test_set, line.guidance, passes, experiment.bench)
-            )
-            seeds.append(_seed_entry(seed, folder, run, scored[-1]))
-            if experiment.figure == "steps":
-                seeds[-1]["validations"] = _validations(run)
-        entry = _line_entry(line, scored, seeds, experiment)
-        entry["recipe"] = run["recipe"]
-        if experiment.gflops:
-            entry["gflops"] = gflops(recipe)
-        if experiment.bench:
-            entry |= _bench_entry(scored, folder)
+        check_batch(plan.pairs, experiments.recipe_of(line, plan.pairs, 0, plan.quick).train.batch)
+    entries = []
+    for number, line in enumerate(lines, 1):
+        entry, folder = _reproduce_line(plan, experiment, line, f"[{number}/{len(lines)}]", say)
         published = (line.published or {}).get(key or "")
         if published is not None:
             entry["published"] = {"ciou": published[0], "auc": published[1]}
         entries.append(entry)
+    trivial = _trivial_entries(plan.test_set, folder)
     if experiment.bench:
         _add_mean_ranks([*entries, *trivial])
     return {
@@ -106,9 +97,39 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
         "benchmarks": [benchmark.name for benchmark in plan.test_set.benchmarks],
         "protocol": rows.MAIN,
         "quick": plan.quick,
+        "coverage": part,
         "lines": entries,
         "trivial": trivial,
     }
+
+
+def _reproduce_line(
+    plan: ReproductionPlan,
+    experiment: Experiment,
+    line: Line,
+    place: str,
+    say: Callable[[str], None],
+) -> tuple[dict[str, Any], Path]:
+    """Train and test all seeds of a line: its entry, and the folder of its last run."""
+    scored, seeds = [], []
+    for seed in experiments.seeds_of(line, plan.pairs, plan.seeds):
+        recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
+        folder = runs.run_folder(plan.runs, recipe, plan.pairs)
+        say(f"{place} {line.label}, seed {seed}: {folder}")
+        run = runs.train_missing(recipe, folder, say, plan.device)
+        passes = experiment.figure == "iterations"
+        options = line.guidance, passes, experiment.bench, plan.device
+        scored.append(runs.score_run(folder, plan.test_set, *options))
+        seeds.append(_seed_entry(seed, folder, run, scored[-1]))
+        if experiment.figure == "steps":
+            seeds[-1]["validations"] = _validations(run)
+    entry = _line_entry(line, scored, seeds, experiment)
+    entry["recipe"] = run["recipe"]
+    if experiment.gflops:
+        entry["gflops"] = gflops(recipe)
+    if experiment.bench:
+        entry |= _bench_entry(scored, folder)
+    return entry, folder
 
 
 def _seed_entry(
@@ -206,14 +227,17 @@ def _add_mean_ranks(entries: Sequence[dict[str, Any]]) -> None:
         entry["mean_rank"] = float(ranks.mean())
 
 
-def _trivial_entries(test_set: TestSet) -> list[dict[str, Any]]:
-    """How the trivial baselines do on the test set, for comparison."""
+def _trivial_entries(test_set: TestSet, run: Path) -> list[dict[str, Any]]:
+    """How the trivial baselines do on the test set, for comparison.
+
+    The image saliency is of the default encoder, or of a run's if its features are not on disk.
+    """
     scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
     frames = [scene.frame for scene in scenes]
     cache = open_cache(test_set.pairs, FeatureSpec(), frames)
-    seen = None if cache is None else saliency_maps(cache, frames)
+    seen = cache or features_of(open_model(run), test_set, scenes)[0]
     entries = []
-    for baseline in rows.baselines(truths, seen):
+    for baseline in rows.baselines(truths, saliency_maps(seen, frames)):
         scores = baseline.scores[rows.MAIN]
         interval = bootstrap((scores >= 0.5).astype(np.float64))
         numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
@@ -254,9 +278,10 @@ def as_table(results: Mapping[str, Any]) -> Table:
         body.append(tuple(row))
     several = any(len(line["seeds"]) > 1 for line in lines)
     tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
+    tested_part = f" (only {results['coverage']})" if results.get("coverage") else ""
     note = (
         f"{results['note']} {tested} on {' and '.join(results['benchmarks'])} by protocol "
-        f"{results['protocol']}; the step was chosen on validation data"
+        f"{results['protocol']}{tested_part}; the step was chosen on validation data"
         f"{'; a quick run: fewer steps' if results['quick'] else ''}. The interval is over test "
         "pairs."
     )

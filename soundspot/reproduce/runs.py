@@ -37,11 +37,12 @@ from soundspot.evaluation.validation import validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
 from soundspot.model.methods import METHODS
+from soundspot.parallel.devices import AUTO
 from soundspot.training.curves import training_curves
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
+from soundspot.training.state import RESULT
 
-RESULT = "result.json"
 DUETS = "duets"
 MORE_CYCLES = 2
 DEFAULT_BENCHMARKS = {
@@ -79,6 +80,7 @@ class ReproductionPlan:
         seeds: How many, counted from 0.
         quick: Fewer epochs; one seed unless more are asked for.
         runs: Folder of all runs.
+        device: Where to compute, as `soundspot.load` takes it.
     """
 
     name: str
@@ -87,6 +89,7 @@ class ReproductionPlan:
     seeds: int
     quick: bool
     runs: Path
+    device: str = AUTO
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,9 @@ def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
     return root / f"{recipe.method}-{digest[:10]}"
 
 
-def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def train_missing(
+    recipe: Recipe, folder: Path, say: Callable[[str], None], device: str = AUTO
+) -> dict[str, Any]:
     """Train a recipe unless its run is complete, and return its result.json."""
     result = folder / RESULT
     if not result.exists():
@@ -146,8 +151,8 @@ def train_missing(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> d
             FeatureCache.open(cache_folder(pairs, recipe.features), pairs, recipe.features)
         except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
             log.info("%s", error)
-            encode_with_bar(pairs, recipe.features, say)
-        train(recipe, folder, validate, training_curves)
+            encode_with_bar(pairs, recipe.features, say, device=device)
+        train(recipe, folder, validate, training_curves, device=device)
     try:
         content: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -161,18 +166,19 @@ def score_run(
     guidance: float = 0.0,
     passes: bool = False,
     bench: bool = False,
+    device: str = AUTO,
 ) -> RunScores:
-    """Score the best epoch of a run (chosen on validation data) on the test set.
+    """Score the best step of a run (chosen on validation data) on the test set.
 
     `passes` asks for the scores after each pass of a PCM too, and a few more than in training;
     `bench` for how well the model notices that no source is visible.
     """
-    model = predictions.open_model(folder)
+    model = predictions.open_model(folder, device)
     first, *others = test_set.benchmarks
     scenes, truths = scenes_of(first, test_set)
     traced: Sequence[Float[np.ndarray, "n h w"]] = ()
     if passes and model.cycles is not None:
-        inputs = _features_of(model, test_set, scenes)
+        inputs = features_of(model, test_set, scenes)
         traced = list(predictions.maps_by_cycle(model, *inputs, model.cycles + MORE_CYCLES))
     began = time.process_time()
     maps = maps_of(model, test_set, scenes, guidance)
@@ -204,7 +210,7 @@ def _no_source_f1(
 ) -> float | None:
     if test_set.benchmarks[0].name not in WITH_MADE_NEGATIVES:
         return None
-    features = _features_of(model, test_set, scenes)[0]
+    features = features_of(model, test_set, scenes)[0]
     detections = score_escvoc(
         model, features, test_set.pairs, scenes, maps, ciou, cycles=model.cycles
     )
@@ -213,27 +219,37 @@ def _no_source_f1(
 
 def scenes_of(benchmark: Benchmark, test_set: TestSet) -> tuple[list[BenchmarkItem], Truths]:
     """The pairs of a benchmark that have media and a visible source, and their truth."""
-    scenes, missing = find_scenes(benchmark, test_set.pairs, test_set.annotations)
+    scenes, _ = find_scenes(benchmark, test_set.pairs, test_set.annotations)
     scenes = [scene for scene in scenes if scene.visible]
-    if missing:
-        log.warning("%d pairs of %s have no media", len(missing), benchmark.name)
     if not scenes:
         raise SoundspotError(f"{test_set.pairs.root} has none of the pairs of {benchmark.name}")
     return scenes, benchmark.truths(scenes)
+
+
+def coverage(test_set: TestSet) -> str | None:
+    """How much of each benchmark can be tested; None if it is all of it."""
+    parts = []
+    for benchmark in test_set.benchmarks:
+        count = len(find_scenes(benchmark, test_set.pairs, test_set.annotations)[0])
+        if count < benchmark.count:
+            parts.append(
+                f"{count:,} of the {benchmark.count:,} {benchmark.unit} of {benchmark.name}"
+            )
+    return " and ".join(parts) or None
 
 
 def maps_of(
     model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if its weight is not 0."""
-    features, frames, heard = _features_of(model, test_set, scenes)
+    features, frames, heard = features_of(model, test_set, scenes)
     maps: Float[np.ndarray, "n h w"] = predictions.maps_by_cycle(model, features, frames, heard)[-1]
     if not guidance:
         return maps
     return guide(maps, predictions.saliency_maps(features, frames), guidance)
 
 
-def _features_of(
+def features_of(
     model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
 ) -> tuple[Features, list[str], Tensor]:
     """The features, the names of the frames, and the embeddings of their sounds."""

@@ -66,13 +66,18 @@ class TrainingData:
 
 def steps_per_epoch(data: TrainingData, batch: int) -> int:
     """The number of full batches: batch norm needs batches of equal size."""
-    count = len(data.rows())
+    check_batch(data.pairs, batch, data.split)
+    return len(data.rows()) // batch
+
+
+def check_batch(pairs: PairSet, batch: int, split: str = "train") -> None:
+    """Refuse a batch that is larger than the split it is drawn from."""
+    count = len(pairs.select(split))
     if count < batch:
         raise SoundspotError(
-            f"the {data.split} split has {count} pairs, fewer than one batch of {batch}; "
+            f"the {split} split has {count} pairs, fewer than one batch of {batch}; "
             "lower train.batch"
         )
-    return count // batch
 
 
 def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:

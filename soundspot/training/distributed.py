@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from soundspot.common.errors import SoundspotError
+from soundspot.parallel.devices import AUTO, choose_device
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,17 @@ class World:
 
 
 @contextmanager
-def join_world() -> Iterator[World]:
-    """Join the processes that torchrun started; without torchrun there is only this one."""
+def join_world(name: str = AUTO) -> Iterator[World]:
+    """Join the processes that torchrun started; without torchrun there is only this one.
+
+    Args:
+        name: The device, as `choose_device` takes it; with torchrun each process has its own GPU.
+    """
     rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    cuda = torch.cuda.is_available()
-    local = int(os.environ.get("LOCAL_RANK", 0))
-    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    device = choose_device(name)
+    cuda = device.type == "cuda"
+    if cuda and ":" not in name:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     if size == 1:
         yield World(0, 1, device)
         return

@@ -28,6 +28,7 @@ from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
+from soundspot.parallel.devices import AUTO
 from soundspot.training import distributed
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
@@ -35,10 +36,9 @@ from soundspot.training.optimiser import make_optimiser, set_rates
 from soundspot.training.provenance import provenance
 from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
 from soundspot.training.run_log import LOG, read_log
-from soundspot.training.state import TrainState, load_state, save_state
+from soundspot.training.state import RESULT, STATE, TrainState, load_state, save_state
 
 Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
-STATE = "state.pt"
 
 
 def train(
@@ -47,6 +47,7 @@ def train(
     validate: Validate,
     on_validation: Callable[[Path], None] = lambda run: None,
     stop_after: int | None = None,
+    device: str = AUTO,
 ) -> TrainState:
     """Train a recipe, or resume it from its run folder.
 
@@ -57,8 +58,9 @@ def train(
             if there are duets, "duets". Not called if train.select is "loss".
         on_validation: Called by rank 0 after every validation, to draw curves.
         stop_after: Return after this many validations in total, as if interrupted.
+        device: As `choose_device` takes it.
     """
-    with distributed.join_world() as world, ExitStack() as lock:
+    with distributed.join_world(device) as world, ExitStack() as lock:
         return _Run(recipe, run, validate, on_validation, world, lock).train(stop_after)
 
 
@@ -289,7 +291,7 @@ class _Run:
             "best_score": self.state.best_score,
             "epochs": log,
         }
-        write_text(self.run / "result.json", json.dumps(result, indent=1) + "\n")
+        write_text(self.run / RESULT, json.dumps(result, indent=1) + "\n")
 
     def _save_state(self) -> None:
         if self.world.first:
@@ -310,6 +312,11 @@ class _Run:
             device, steps = self.world.device, self.steps_per_epoch
             self.state = load_state(self.run / STATE, *parts, device, steps)
             self.console.print(f"resuming after step {self.state.step}")
+        elif (self.run / RESULT).exists():
+            raise SoundspotError(
+                f"{self.run} is finished and was tidied, so it cannot be trained further: choose "
+                "another --out folder"
+            )
         if not self.world.first:
             return
         write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")

@@ -1,5 +1,6 @@
 """A recipe: one experiment as frozen dataclasses, read from YAML with key=value overrides."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from soundspot.common.config import (
     as_stored,
     choose,
     from_dict,
+    nearest,
     override,
     read_typed,
     read_yaml,
@@ -122,10 +124,44 @@ def read_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
     return from_dict(Recipe, override(read_yaml(path), assignments))
 
 
+def shipped_recipes() -> dict[str, Path]:
+    """Name -> file of every recipe that ships: in the package, or in a clone beside it."""
+    package = Path(__file__).parents[1]
+    folders = (package / "recipes", package.parent / "recipes")
+    files = sorted(next((f for f in folders if f.is_dir()), package).glob("*.yaml"))
+    return {file.stem: file for file in files}
+
+
+def find_recipe(name_or_path: str | Path) -> Path:
+    """A recipe by its path, or by the name of one that ships.
+
+    recipes/NAME.yaml, as the documentation writes it, also works outside a clone.
+    """
+    path = Path(name_or_path)
+    named = path.parent in (Path(), Path("recipes")) and path.suffix in ("", ".yaml")
+    if path.is_file() or not named:
+        return path
+    shipped = shipped_recipes()
+    if path.stem not in shipped:
+        raise SoundspotError(f"no recipe at {path}: {nearest(path.stem, list(shipped))}")
+    return shipped[path.stem]
+
+
+def title_of(path: Path) -> str:
+    """The first sentence of a recipe's opening comment."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return " ".join(line.lstrip("# ") for line in comment).partition(". ")[0].rstrip(".")
+
+
 def read_features(recipe: Path | None, assignments: Sequence[str] = ()) -> FeatureSpec:
-    """The features of a recipe, or the default ones, with overrides such as `views=4`."""
+    """The features of a recipe, or the default ones, with overrides such as `views=4`.
+
+    As in a recipe, `features.views=4` is the same.
+    """
     base = FeatureSpec() if recipe is None else read_recipe(recipe).features
-    return from_dict(FeatureSpec, override(to_dict(base), assignments), "features")
+    short = [assignment.removeprefix("features.") for assignment in assignments]
+    return from_dict(FeatureSpec, override(to_dict(base), short), "features")
 
 
 def uses_batch_statistics(recipe: Recipe) -> bool:

@@ -17,6 +17,8 @@ from soundspot.training.average import WeightAverage
 
 Count = Annotated[int, Range(0, 10**12)]
 AnyFloat = Annotated[float, Range(-math.inf)]  # NaN and infinities too
+STATE = "state.pt"
+RESULT = "result.json"  # a run that has it is finished
 
 
 @dataclass
@@ -56,6 +58,23 @@ def save_state(
     }
     with atomic_write(path) as part:
         torch.save(stored, part)
+
+
+def drop_state(run: Path) -> int | None:
+    """Remove what only resuming needs from a finished run.
+
+    Returns:
+        The bytes that were freed; None if the run is not finished.
+    """
+    if not run.is_dir():
+        raise SoundspotError(f"no training run at {run}")
+    if not (run / RESULT).exists():
+        return None
+    files = [file for file in (run / STATE, *run.glob("last.*")) if file.exists()]
+    freed = sum(file.stat().st_size for file in files)
+    for file in files:
+        file.unlink()
+    return freed
 
 
 def load_state(

@@ -87,15 +87,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class ServedModels:
-    """The models that visitors may choose; each is loaded on first use and kept."""
+    """The models that visitors may choose, on a device; each is loaded on first use and kept."""
 
     names: tuple[str, ...]
+    device: str = "auto"
 
     def get(self, name: str) -> Localizer:
         """Load a served model; anything else, such as a path on the server, is refused."""
         if name not in self.names:
             raise SoundspotError(f"no model {name!r} here: {nearest(str(name), self.names)}")
-        return _load(name)
+        return _load(name, self.device)
 
     def comparisons(self) -> list[str]:
         """What a map may be compared with."""

@@ -27,7 +27,11 @@ FONTS = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "mon
 
 @contextmanager
 def serving(
-    models: Sequence[str] = (), host: str = "127.0.0.1", port: int | None = None, **limits: Any
+    models: Sequence[str] = (),
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    device: str = "auto",
+    **limits: Any,
 ) -> Iterator[str]:
     """Serve the page while the context lasts.
 
@@ -35,13 +39,14 @@ def serving(
         models: Names or paths, the default first. Default: the trained models that ship.
         host: Address to listen on.
         port: Port to listen on. Default: a free one.
+        device: Where to compute, as `load` takes it.
         limits: Attributes of `Limits`.
 
     Yields:
         The address of the page.
     """
     limited = Limits(**limits)
-    served = ServedModels(tuple(models) or trained_models())
+    served = ServedModels(tuple(models) or trained_models(), device)
     for name in served.names:
         served.get(name)  # a model that cannot be loaded is reported now, not to a visitor
     sessions = SessionStore(limited)
@@ -83,11 +88,16 @@ def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None
 
 
 def serve_until_interrupted(
-    say: Callable[[str], None], host: str, port: int, models: Sequence[str], limits: dict[str, Any]
+    say: Callable[[str], None],
+    host: str,
+    port: int,
+    models: Sequence[str],
+    limits: dict[str, Any],
+    device: str = "auto",
 ) -> None:
     """Serve the page until Ctrl+C or SIGTERM."""
     limit_heaps()
-    with serving(models, host, port, **limits) as url:
+    with serving(models, host, port, device, **limits) as url:
         say(f"soundspot: {url}")
         if host not in LOOPBACK:
             say("WARNING: anyone who can reach this computer can use the page.")

@@ -1,5 +1,6 @@
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -96,9 +97,76 @@ def test_json_to_standard_output_is_nothing_but_json(capsys, tmp_path, photo, so
 
 def test_at_takes_another_moment(capsys, tmp_path, video, model):
     out = str(tmp_path / "a.png")
-    assert main(["localize", video, "--at", "0.5", "-o", out, "--model", model, "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["at"] == pytest.approx(0.5)
+    for text, seconds in (("0.5", 0.5), ("0:02", 2.0)):
+        command = ["localize", video, "--at", text, "-o", out, "--model", model, "--json", "-"]
+        assert main(command) == 0
+        assert json.loads(capsys.readouterr().out)["at"] == pytest.approx(seconds)
     assert "9" in refused(capsys, "localize", video, "--at", "9", "-o", out, "--model", model)
+
+
+def test_the_best_moment_is_chosen_and_named(capsys, tmp_path, video, model):
+    out = ["-o", str(tmp_path / "a.png"), "--model", model]
+    assert main(["localize", video, *out]) == 0
+    said = capsys.readouterr().out
+    chosen = said.partition("moment: ")[2].partition(" s (highest peak of ")[0]
+    assert 0 < float(chosen) < 4
+    assert main(["localize", video, *out, "--json", "-"]) == 0
+    best = json.loads(capsys.readouterr().out)
+    assert main(["localize", video, *out, "--json", "-", "--at", str(best["at"])]) == 0
+    assert json.loads(capsys.readouterr().out) == best
+
+
+def test_several_files_become_several_pictures(capsys, tmp_path, video, photo, model):
+    other = tmp_path / "other.mp4"
+    other.write_bytes(Path(video).read_bytes())
+    folder = tmp_path / "pictures"
+    command = ["localize", video, photo, str(other), "-o", str(folder), "--model", model]
+    assert main(command) == 2
+    captured = capsys.readouterr()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "other-soundspot.png",
+        "video-soundspot.png",
+    ]
+    assert "photo.png is an image without sound: name one with --audio" in captured.err
+    assert str(other) in captured.out
+    lines = tmp_path / "lines.jsonl"
+    assert main([*command[:2], str(other), *command[4:], "--json", str(lines)]) == 0
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [row["path"] for row in rows] == [video, str(other)]
+
+
+def test_what_several_files_cannot_be(capsys, tmp_path, video):
+    assert "must name a folder" in refused(capsys, "localize", video, video, "-o", "a.png")
+    assert "give it alone" in refused(capsys, "localize", video, str(tmp_path), "-o", "out")
+    sentence = refused(capsys, "localize", video, str(tmp_path / "sub" / "video.mkv"))
+    assert "would both become video-soundspot.png" in sentence
+
+
+def test_bad_inputs_are_refused_without_torch(tmp_path, photo):
+    code = (
+        "import sys; from soundspot.cli import main; code = main(sys.argv[1:]);"
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    arguments = ["localize", photo, "-o", str(tmp_path / "a.png")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "name one with --audio" in done.stderr
+
+
+def test_a_taken_port_is_found_before_anything_is_loaded(capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert "the port is taken" in refused(capsys, "serve", "--port", port, "--model", "absent")
+
+
+def test_a_device_that_is_not_there(capsys, tmp_path, video, model):
+    out = ("-o", str(tmp_path / "a.png"), "--model", model)
+    sentence = refused(capsys, "localize", video, *out, "--device", "abacus")
+    assert "no device 'abacus' here: The choices are auto, cpu" in sentence
 
 
 def test_several_sounds_become_rows(capsys, tmp_path, model):
@@ -196,7 +264,8 @@ def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
     both = str(tmp_path / "both.png")
     assert "is the same file as" in refused(capsys, *command, "-o", both, "--json", both)
     assert "no folder" in refused(capsys, *command, "-o", str(tmp_path / "absent" / "a.png"))
-    assert "must end in" in refused(capsys, *command, "-o", str(tmp_path / "a.gif"))
+    sentence = refused(capsys, *command, "-o", str(tmp_path / "a.gif"))
+    assert ".png, .jpg, .jpeg, .webp for a picture or in .mp4, .mov, .mkv, .webm" in sentence
     assert Path(photo).read_bytes() == before
 
 
@@ -225,14 +294,26 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
         ("lokalize", 'Unknown command "lokalize"'),
         ("localize", "FILE requires an argument"),
         ("localize a.mp4 --modell x", "Did you mean --model?"),
-        ("localize a.mp4 --at soon", 'unable to convert "soon" into float'),
-        ("localize a.mp4 b.mp4", "b.mp4"),
+        ("localize a.mp4 --at soon", '"soon" is not a time'),
+        ("localize a.mp4 --at 1:2:3:4", '"1:2:3:4" is not a time'),
+        ("localize a.mp4 --modell x", "see `soundspot localize --help`"),
+        ("prepare folder", "see `soundspot prepare folder --help`"),
+        ("serve --port 99999", "--port 99999 is out of range"),
+        ("pairs check absent", "there is no folder absent"),
         ("weights fetch nonsense", "nonsense"),
         ("weights frob", 'Unknown command "frob"'),
     ],
 )
 def test_words_that_are_refused(capsys, words, sentence):
     assert sentence in refused(capsys, *words.split())
+
+
+def test_a_folder_of_which_nothing_can_be_localised(capsys, tmp_path, model):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "notes.mp4").write_text("not a video")
+    command = ["localize", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--model", model]
+    assert main([*command, "--jobs", "1"]) == 2
+    assert "1 file: 0 localised, 1 unreadable" in capsys.readouterr().out
 
 
 def test_options_that_do_not_apply(capsys, tmp_path, video):
@@ -248,7 +329,7 @@ def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("soundspot.inference.file_job.read_clip", interrupt)
+    monkeypatch.setattr("soundspot.inference.file_job.opened", interrupt)
     assert main(["localize", video, "-o", str(tmp_path / "a.png")]) == 130
     assert capsys.readouterr().err == "soundspot: interrupted\n"
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from soundspot.cli import main
 from soundspot.data.pair_set import PairSet
 from soundspot.model import checkpoint
+from soundspot.training.recipe import find_recipe, read_features
 
 SETTINGS = {"pretrained": False, "views": 2}
 
@@ -65,6 +67,33 @@ def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     assert calibration["pairs"] == 5
     assert -1 <= calibration["threshold"] <= 1
 
+    capsys.readouterr()
+    assert (run / "state.pt").exists()
+    assert main(["tidy", str(run), str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert f"{run}: " in said and "MB freed" in said and f"{folder}: not finished" in said
+    assert not (run / "state.pt").exists() and checkpoint.load(run)
+    assert main(command) == 2
+    assert "is finished and was tidied" in capsys.readouterr().err
+
+
+def test_recipes_are_listed_shown_and_found_by_name(capsys, monkeypatch, tmp_path):
+    assert main(["recipes"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("escvoc_sspl ") and "1x1 convolution" in line for line in listed)
+    assert main(["recipes", "escvoc_sspl"]) == 0
+    assert "visual_conv: true" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)  # the documentation's paths work outside a clone too
+    for name in ("escvoc_sspl", "escvoc_sspl.yaml", "recipes/escvoc_sspl.yaml"):
+        assert find_recipe(name).is_file()
+    Path("escvoc_sspl.yaml").write_text("mine")
+    assert find_recipe("escvoc_sspl.yaml").read_text() == "mine"
+
+
+def test_views_have_the_name_they_have_in_recipes():
+    assert read_features(None, ["features.views=2"]) == read_features(None, ["views=2"])
+    assert read_features(None, ["features.views=2"]).views == 2
+
 
 def test_check_names_a_damaged_frame(recipe, tmp_path, capsys):
     folder = tmp_path / "pairs"
@@ -98,7 +127,9 @@ def test_prepare_folder_reports_what_it_could_not_use(tmp_path, capsys):
         (["train", "{recipe}", "train.epoch=3"], "did you mean 'epochs'"),
         (["train", "{recipe}", "epochs"], "an override must look like key=value"),
         (["encode", "{folder}", "view=3"], "did you mean 'views'"),
-        (["encode", "/none"], "/none"),
+        (["encode", "/none"], "there is no folder /none"),
+        (["encode", "{folder}", "--recipe", "escvoc_ssp"], "did you mean 'escvoc_sspl'"),
+        (["tidy", "/none"], "no training run at /none"),
         (["pairs", "check", "/none"], "/none"),
         (["prepare", "escvoc", "/none", "out"], "/none"),
         (["export", "/none", "x.safetensors"], "/none"),

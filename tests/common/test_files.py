@@ -27,7 +27,7 @@ def test_the_file_appears_at_the_end_and_leaves_nothing_else(tmp_path: Path) -> 
 def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     target = tmp_path / "a.txt"
     write_text(target, "old")
-    message = r"cannot write .*a.txt: No space left on device; delete it\."
+    message = r"cannot write .*a.txt: No space left on device; delete it"
     with pytest.raises(SoundspotError, match=message), atomic_write(target, "delete it") as part:
         part.write_text("ne")
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -53,7 +53,7 @@ def test_another_number_type_is_refused() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"TFL3", b"not a model at all"])
 def test_a_file_of_another_kind_is_refused(data: bytes) -> None:
-    with pytest.raises(SoundspotError, match="Expected a TFLite file"):
+    with pytest.raises(SoundspotError, match="expected a TFLite file"):
         read_layers(data)
 
 

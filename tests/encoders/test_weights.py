@@ -173,7 +173,6 @@ def test_one_download_keeps_all_registered_members_and_nothing_else(cached: Path
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
     assert weights.media("toy-photo", registry=TOYS, download=never).read_bytes() == PHOTO
     assert files(cached) == {
-        "toy-model/toy.bin",
         "toy-model/toy-model.safetensors",
         "toy-model/toy-model.json",
         "toy-photo/photo.jpg",
@@ -217,7 +216,7 @@ def test_a_digest_is_computed_once_for_the_same_weights(cached: Path, tmp_path: 
     (tmp_path / "other").write_bytes(OTHER_FILE)
     weights.add("toy-model", tmp_path / "other", registry=TOYS)
     assert remembered("of other weights") == "of other weights"
-    weights.fetch("toy-model", force=True, registry=TOYS, download=never)
+    weights.fetch("toy-model", force=True, registry=TOYS, download=Server())
     assert remembered("after a repair") == "after a repair"
 
 
@@ -274,7 +273,7 @@ def test_offline_uses_the_cache_and_only_the_cache(monkeypatch: pytest.MonkeyPat
         weights.fetch("web-model", url="https://example.org/x", registry=TOYS, download=never)
 
 
-@pytest.mark.parametrize("name", ["toy.bin", "toy-model.safetensors", "toy-model.json"])
+@pytest.mark.parametrize("name", ["toy-model.safetensors", "toy-model.json"])
 def test_a_flipped_byte_is_found_named_and_repaired(name: str, cached: Path) -> None:
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
     file = cached / "toy-model" / name
@@ -316,26 +315,32 @@ def test_damaged_media_are_refused(cached: Path) -> None:
         weights.media("toy-photo", registry=TOYS, download=never)
 
 
-def test_repairing_needs_no_network_while_the_source_is_whole(cached: Path) -> None:
+def test_fetch_removes_the_source_that_older_versions_kept(cached: Path) -> None:
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
-    flip_a_byte(weights.path("toy-model", registry=TOYS))
-    weights.fetch("toy-model", force=True, registry=TOYS, download=never)
-    assert set(weights.load_tensors("toy-model", registry=TOYS, download=never)) == {"a", "b"}
+    (cached / "toy-model" / "toy.bin").write_bytes(TENSOR_FILE)
+    weights.fetch("toy-model", registry=TOYS, download=never)
+    assert not (cached / "toy-model" / "toy.bin").exists()
+
+
+def test_the_first_fetch_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    said = capsys.readouterr().err
+    assert "fetching toy-model, once (a model): toy.bin in toy-1.0.tar.gz" in said
+    weights.load_tensors("toy-model", registry=TOYS, download=never)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("missing", ["toy-model.safetensors", "toy-model.json"])
 def test_a_stopped_conversion_is_done_again(missing: str, cached: Path) -> None:
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
     (cached / "toy-model" / missing).unlink()
-    assert set(weights.load_tensors("toy-model", registry=TOYS, download=never)) == {"a", "b"}
+    assert set(weights.load_tensors("toy-model", registry=TOYS, download=Server())) == {"a", "b"}
 
 
-def test_a_newer_converter_converts_again_without_the_network(
-    cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_newer_converter_converts_again(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
     monkeypatch.setattr(weight_cache, "CONVERSION", weight_cache.CONVERSION + 1)
-    weights.load_tensors("toy-model", registry=TOYS, download=never)
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
     record = json.loads((cached / "toy-model" / "toy-model.json").read_bytes())
     assert record["conversion"] == weight_cache.CONVERSION
 
@@ -362,7 +367,7 @@ def test_a_cache_that_cannot_be_made_is_one_sentence(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path / "file"))
-    with pytest.raises(WeightsError, match="Cannot read"):
+    with pytest.raises(WeightsError, match="cannot read"):
         weights.load_tensors("toy-model", registry=TOYS, download=Server())
     with pytest.raises(SoundspotError, match="cannot write"):
         weights.fetch("toy-model", registry=TOYS, download=Server())
@@ -400,7 +405,7 @@ def test_add_refuses_an_unknown_file_and_lists_the_accepted(tmp_path: Path, cach
 
 @pytest.mark.parametrize(("name", "reason"), [("missing", "No such file"), (".", "directory")])
 def test_add_of_no_file(name: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=f"Cannot add .* to toy-model: .*{reason}"):
+    with pytest.raises(WeightsError, match=f"cannot add .* to toy-model: .*{reason}"):
         weights.add("toy-model", tmp_path / name, registry=TOYS)
 
 

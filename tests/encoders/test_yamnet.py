@@ -89,7 +89,7 @@ def test_tflite_kernels_are_turned_and_named() -> None:
 
 
 def test_a_tflite_file_of_another_network_is_refused() -> None:
-    with pytest.raises(SoundspotError, match="Expected YAMNet's 29 layers"):
+    with pytest.raises(SoundspotError, match="expected YAMNet's 29 layers"):
         yamnet.from_tflite(tiny_yamnet(last="conv"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
-from soundspot.inference import figures
+from soundspot.inference import figures, outputs
 
 TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
 
@@ -132,11 +132,11 @@ def test_write_picture_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("ending", figures.PICTURE_FORMATS)
+@pytest.mark.parametrize("ending", outputs.PICTURE_FORMATS)
 def test_the_ending_names_the_format(tmp_path: Path, ending: str):
     path = tmp_path / f"p{ending.upper()}"
     figures.write_picture(path, Image.new("RGB", (5, 3)))
-    assert Image.open(path).format == figures.PICTURE_FORMATS[ending]
+    assert Image.open(path).format == outputs.PICTURE_FORMATS[ending]
 
 
 def test_a_full_disk_is_one_sentence_and_the_old_picture_stays(tmp_path: Path):
@@ -157,9 +157,9 @@ def test_what_no_picture_can_be_written_to(tmp_path: Path):
         (tmp_path, "must end"),
     ):
         with pytest.raises(SoundspotError, match=reason):
-            figures.check_picture(path)
+            outputs.check_picture(path)
     with pytest.raises(SoundspotError, match="is a folder"):
-        figures.check_file(tmp_path)
+        outputs.check_file(tmp_path)
 
 
 def test_an_input_is_not_written_over_even_through_a_link(tmp_path: Path):
@@ -167,5 +167,17 @@ def test_an_input_is_not_written_over_even_through_a_link(tmp_path: Path):
     source.write_text("precious")
     link.symlink_to(source)
     with pytest.raises(SoundspotError, match="is the same file as"):
-        figures.check_picture(link, [tmp_path / "other.png", source])
-    figures.check_picture(link, [tmp_path / "other.png"])
+        outputs.check_picture(link, [tmp_path / "other.png", source])
+    outputs.check_picture(link, [tmp_path / "other.png"])
+
+
+def test_the_axis_of_the_sound_shows_the_seconds_that_were_heard(monkeypatch):
+    written: list[str] = []
+    monkeypatch.setattr(
+        figures, "_write", lambda draw, at, text, *rest, **room: written.append(text)
+    )
+    figures.triptych(grey(31, 37), ramp(31, 37), TONE, heard=(7.0, 8.25))
+    assert "7 s" in written and "8.25 s" in written
+    written.clear()
+    figures.triptych(grey(31, 37), ramp(31, 37), TONE)
+    assert "0 s" in written and f"{len(TONE) / 16_000:g} s" in written

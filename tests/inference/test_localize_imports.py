@@ -16,7 +16,7 @@ import sys
 from brightness import brightness_localizer
 from soundspot.cli import main
 import soundspot.inference.localizer as localizer
-localizer.load = lambda model=None: brightness_localizer()
+localizer.load = lambda model, device: brightness_localizer()
 code = main(["localize", *sys.argv[1:]])
 print(code, *sorted(sys.modules))
 """

@@ -9,7 +9,6 @@ from PIL import Image
 
 from brightness import brightness_localizer
 from media_opens import MOST, count_opens
-from soundspot.inference import file_job
 from soundspot.inference.file_job import FileJob, run_file_job
 from soundspot.inference.video import render_video
 from soundspot.media import clips as media
@@ -25,14 +24,13 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def files(tmp_path: Path) -> Iterator[Path]:
     frame = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
     media.write_video(tmp_path / "v.mp4", [frame] * 50, SOUND, 10.0)
     media.write_video(tmp_path / "v.mkv", [frame] * 50, SOUND, 10.0)
     media.write_video(tmp_path / "long.mp4", [frame] * 320, np.tile(SOUND, 7)[:510_000], 10.0)
     Image.fromarray(frame).save(tmp_path / "p.png")
     media.write_flac(tmp_path / "s.flac", SOUND)
-    monkeypatch.setattr(file_job, "load", lambda model: brightness_localizer())
     yield tmp_path
 
 
@@ -46,11 +44,12 @@ INPUTS = [
 
 
 @pytest.mark.parametrize(("file", "audio"), INPUTS)
-@pytest.mark.parametrize("options", [{}, {"sources": 3}])
+@pytest.mark.parametrize("options", [{}, {"at": 1.0}, {"sources": 3}])
 def test_a_picture(files: Path, opens: list[str], file: str, audio: str | None, options: dict):
     sound = None if audio is None else files / audio
     opens.clear()
-    run_file_job(FileJob(files / file, sound, files / "out.png", **options), lambda line: None)
+    job = FileJob(files / file, sound, files / "out.png", **options)
+    run_file_job(job, brightness_localizer, lambda line: None)
     assert len(opens) <= MOST, opens
     if "sources" not in options:
         assert sorted(opens) == sorted(filter(None, (file, audio)))  # each of them once
@@ -61,7 +60,7 @@ def test_a_whole_video(files: Path, opens: list[str], file: str, audio: str | No
     sound = None if audio is None else files / audio
     opens.clear()
     job = FileJob(files / file, sound, files / "out.mp4", fps_map=1.0)
-    run_file_job(job, lambda line: None)
+    run_file_job(job, brightness_localizer, lambda line: None)
     assert len(opens) <= MOST, opens
 
 

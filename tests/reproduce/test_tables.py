@@ -293,6 +293,24 @@ def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
         results.write_table(plan(pairs), file, lambda line: None)
 
 
+def test_a_part_of_the_test_set_is_named_and_keeps_all_baselines(pairs, tables):
+    said = []
+    found = results.reproduce_table(plan(pairs), said.append)
+    part = "5 of the 331 pairs of escvoc-val"
+    assert part in found["coverage"] and part in said[0]
+    assert f"(only {part}" in results.as_table(found).note
+    assert "image saliency" in [line["label"] for line in found["trivial"]]
+
+
+def test_a_batch_larger_than_the_set_is_refused_before_encoding(pairs, tables, tmp_path, capsys):
+    for table in tables.glob("*.yaml"):
+        table.write_text(table.read_text().replace("batch: 4", "batch: 400"))
+    said = []
+    with pytest.raises(SoundspotError, match="fewer than one batch of 400"):
+        results.reproduce_table(plan(pairs, tmp_path / "new"), said.append)
+    assert not (tmp_path / "new").exists() and not any("views" in line for line in said)
+
+
 def test_a_damaged_result_is_named(pairs, tables, tmp_path):
     whole = plan(pairs, tmp_path / "runs")
     results.reproduce_table(whole, lambda line: None)

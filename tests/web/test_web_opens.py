@@ -21,7 +21,7 @@ class SilentProgress(gr.Progress):
 
 
 def test_every_request_opens_a_video_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(comparing, "_load", lambda name: brightness_localizer())
+    monkeypatch.setattr(comparing, "_load", lambda name, device: brightness_localizer())
     handlers = Handlers(ServedModels(("m",)), Limits(), SessionStore(Limits()))
     upload = handlers.sessions.add_upload(write_clip(tmp_path / "a.mp4"))
     values = (VIDEO, {"path": str(upload)}, None, None, None, "m", NOTHING, None)

@@ -4,13 +4,11 @@ The JSON holds fractions, the others %.
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from soundspot.common.console import result_console
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.html import html_page
@@ -21,7 +19,7 @@ from soundspot.evaluation.runner import Evaluation
 
 def show(evaluation: Evaluation) -> None:
     """Print the main tables to standard output."""
-    console = Console(file=sys.stdout)
+    console = result_console()
     for result in evaluation.results:
         for table in headline_tables(result):
             console.print(table.rich())

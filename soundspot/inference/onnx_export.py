@@ -1,0 +1,151 @@
+"""A model as one ONNX file, encoders included, for programs without torch.
+
+Inputs: `frame`, uint8 RGB (1, 224, 224, 3), the whole frame resized; `waveform`, float32 mono
+16 kHz (1, 48000). Output: `map`, the cosines S (1, 14, 14).
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from soundspot.common.errors import SoundspotError, install_advice
+from soundspot.common.files import atomic_write
+from soundspot.encoders import logmel
+from soundspot.encoders.views import VIEW_SIZE, normalise
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.outputs import check_file
+from soundspot.media.sound import SOUND_SAMPLES
+from soundspot.model.methods.method import Method
+
+SUFFIX = ".onnx"
+OPSET = 18
+TOLERANCE = 1e-3  # of a cosine, between ONNX and PyTorch
+
+
+class WholeModel(nn.Module):
+    """Frame and sound in, map out: what the file computes."""
+
+    def __init__(self, localizer: Localizer) -> None:
+        super().__init__()
+        self.visual, self.audio = localizer.visual, localizer.audio
+        self.method: Method = localizer.method
+
+    def forward(
+        self, frame: UInt8[Tensor, "1 224 224 3"], waveform: Float[Tensor, "1 48000"]
+    ) -> Float[Tensor, "1 h w"]:
+        """The map S."""
+        pixels = normalise(frame.permute(0, 3, 1, 2).float() / 255)
+        return self.method.maps(self.visual(pixels), self.audio(waveform))
+
+
+def check_onnx(path: Path) -> None:
+    """Refuse a file that cannot be written, or a missing package, before any work is done."""
+    check_file(path, kind="ONNX file", endings=[SUFFIX])
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if find_spec(name) is None:
+            raise SoundspotError(f"export-onnx needs {name}: {install_advice('export')}")
+
+
+def export_onnx(localizer: Localizer, path: Path) -> float:
+    """Write a localizer on the CPU as an ONNX file that was checked against PyTorch.
+
+    Returns:
+        The largest difference of a cosine between the two, which is within `TOLERANCE`.
+    """
+    check_onnx(path)
+    import onnx
+
+    model = WholeModel(localizer).eval()
+    inputs = _example()
+    with torch.inference_mode():
+        expected = model(*inputs).numpy()
+    with (
+        torch.inference_mode(),
+        mock.patch.object(logmel, "_magnitude", magnitude_by_products),
+        _quiet("torch.onnx"),
+        atomic_write(path) as part,
+    ):
+        program = torch.onnx.export(
+            model,
+            inputs,
+            input_names=["frame", "waveform"],
+            output_names=["map"],
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        assert program is not None
+        proto = program.model_proto
+        onnx.helper.set_model_props(proto, _facts(localizer))
+        onnx.save(proto, part)
+        difference = float(np.abs(run_onnx(part, *inputs) - expected).max())
+        if not difference <= TOLERANCE:
+            raise SoundspotError(
+                f"the ONNX file differs from the model by {difference:.4f}, so it was not written"
+            )
+    return difference
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Only errors of a logger: the exporter's warnings are about packages that are not needed."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def run_onnx(
+    path: Path, frame: UInt8[Tensor, "1 224 224 3"], waveform: Float[Tensor, "1 48000"]
+) -> Float[np.ndarray, "1 h w"]:
+    """The map of a pair by an exported file."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"frame": frame.numpy(), "waveform": waveform.numpy()})
+    return np.asarray(found)
+
+
+def magnitude_by_products(
+    waveform: Float[Tensor, "batch samples"],
+) -> Float[Tensor, "batch frames 257"]:
+    """`logmel._magnitude` as two convolutions with fixed sinusoids: ONNX has no complex numbers."""
+    time, bins = np.arange(logmel.WINDOW), np.arange(logmel.BINS)[:, None]
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * time / logmel.WINDOW)
+    angle = 2 * np.pi * bins * time / logmel.FFT
+    waves = np.concatenate([window * np.cos(angle), window * np.sin(angle)]).astype(np.float32)
+    parts = F.conv1d(waveform.unsqueeze(1), torch.tensor(waves).unsqueeze(1), stride=logmel.HOP)
+    real, imaginary = parts[:, : logmel.BINS], parts[:, logmel.BINS :]
+    return (real.square() + imaginary.square()).sqrt().transpose(1, 2)
+
+
+def _example() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    frame = torch.randint(0, 256, (1, VIEW_SIZE, VIEW_SIZE, 3), generator=generator)
+    waveform = torch.randn(1, SOUND_SAMPLES, generator=generator) / 5
+    return frame.to(torch.uint8), waveform
+
+
+def _facts(localizer: Localizer) -> dict[str, str]:
+    """What the file says about itself: the model, and from which peak a source is visible."""
+    features = localizer.card.features
+    facts = {"model": localizer.name, "visual": features.visual, "audio": features.audio}
+    if localizer.threshold is not None:
+        facts["threshold"] = f"{localizer.threshold:.6f}"
+    return facts

@@ -1,0 +1,47 @@
+"""The names of pictures and videos to write, checked before any work is done for them.
+
+Without torch, so that a wrong name is refused at once.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from soundspot.common.errors import SoundspotError
+from soundspot.media.writing import FORMATS, is_video_name
+
+PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+
+
+def check_picture(path: Path, others: Iterable[Path] = ()) -> None:
+    """`check_file` for a picture."""
+    check_file(path, others, "picture", PICTURE_FORMATS)
+
+
+def check_picture_or_video(path: Path, others: Iterable[Path] = ()) -> None:
+    """`check_file` where the ending decides what is made."""
+    if not is_video_name(path) and path.suffix.lower() not in PICTURE_FORMATS:
+        pictures, videos = ", ".join(PICTURE_FORMATS), ", ".join(FORMATS)
+        raise SoundspotError(
+            f"the name of the output must end in {pictures} for a picture or in {videos} for a "
+            f"video, got {path}"
+        )
+    check_file(path, others)
+
+
+def check_file(
+    path: Path, others: Iterable[Path] = (), kind: str = "file", endings: Iterable[str] = ()
+) -> None:
+    """Refuse a path that cannot be written, before any work is done for it.
+
+    An existing file will be replaced, but none of the `others` of the job.
+    """
+    if endings and path.suffix.lower() not in endings:
+        choices = ", ".join(endings)
+        raise SoundspotError(f"the name of a {kind} must end in one of {choices}, got {path}")
+    if path.is_dir():
+        raise SoundspotError(f"{path} is a folder: give the name of a file in it")
+    if not path.parent.is_dir():
+        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} to")
+    for file in others:
+        if path.resolve() == file.resolve():
+            raise SoundspotError(f"{path} is the same file as {file}, which would be overwritten")

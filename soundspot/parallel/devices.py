@@ -1,0 +1,31 @@
+"""The device that networks run on, by the names that --device takes."""
+
+from typing import TYPE_CHECKING
+
+from soundspot.common.config import nearest
+from soundspot.common.errors import SoundspotError
+
+if TYPE_CHECKING:
+    import torch
+
+AUTO = "auto"
+
+
+def choose_device(name: str = AUTO) -> "torch.device":
+    """The device of a name; "auto" is a CUDA GPU if there is one, else the CPU.
+
+    Apple's "mps" is only used if it is asked for: nothing here was tried on it.
+    """
+    import torch
+
+    present = ["cpu"]
+    present += ["cuda"] if torch.cuda.is_available() else []
+    present += ["mps"] if torch.backends.mps.is_available() else []
+    if name == AUTO:
+        return torch.device("cuda" if "cuda" in present else "cpu")
+    if name.partition(":")[0] not in present:
+        raise SoundspotError(f"no device {name!r} here: {nearest(name, [AUTO, *present])}")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise SoundspotError(f"{name!r} is not a device that torch knows") from error

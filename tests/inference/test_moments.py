@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from brightness import brightness_localizer
+from soundspot.inference.moments import localize_best, loudest_of_parts
+from soundspot.media import clips as media
+
+TONE = 0.5 * np.sin(np.arange(8_000) / 7).astype(np.float32)  # half a second
+QUIET = np.zeros(8_000, np.float32)
+
+
+def write(path: Path, brightness: list[int], loudness: list[float]) -> Path:
+    """A video of half seconds that are more or less bright and loud."""
+    frames = [np.full((32, 48, 3), value, np.uint8) for value in brightness for _ in range(5)]
+    for frame in frames:
+        frame[:8] = 0
+    media.write_video(path, frames, np.concatenate([TONE * level for level in loudness]), 10.0)
+    return path
+
+
+def test_each_part_gives_its_loudest_slice_and_silence_none(tmp_path):
+    levels = [0.1, 0.9, 0.5, 0, *[0] * 4, 0, 0.3, 0.2, 0.8]
+    video = write(tmp_path / "v.mkv", [99] * 12, levels)
+    with media.opened(video) as file:
+        found = loudest_of_parts(file, 6.0, parts=3)
+    assert [candidate.at for candidate in found] == [0.75, 5.75]
+    assert all(len(candidate.waveform) == 48_000 for candidate in found)
+
+
+def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
+    video = write(tmp_path / "v.mkv", [50, 60, 240, 70, 80, 90, 50, 60], [0.5] * 8)
+    model = brightness_localizer()
+    with media.opened(video) as file:
+        best, looks = localize_best(model, file, file)
+    assert best.at == 1.25 and len(looks) == 6
+    alone = model.localize_file(video, at=best.at)
+    np.testing.assert_array_equal(best.similarity, alone.similarity)
+    np.testing.assert_array_equal(best.waveform, alone.waveform)
+    assert best.heard == alone.heard == (0.0, 3.0)
+
+
+def test_a_silent_video_is_refused(tmp_path):
+    video = write(tmp_path / "v.mkv", [99] * 4, [0, 0, 0, 0])
+    with (
+        media.opened(video) as file,
+        pytest.raises(media.MediaError, match="silent from start to end"),
+    ):
+        localize_best(brightness_localizer(), file, file)

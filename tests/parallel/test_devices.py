@@ -1,0 +1,22 @@
+import pytest
+import torch
+
+from soundspot.common.errors import SoundspotError
+from soundspot.parallel.devices import choose_device
+
+
+def test_auto_is_a_gpu_if_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device() == torch.device("cuda")
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    assert choose_device("cpu") == torch.device("cpu")
+
+
+def test_an_absent_device_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SoundspotError, match="no device 'cuda' here: The choices are auto, cpu"):
+        choose_device("cuda")
+    with pytest.raises(SoundspotError, match="'cpu:x' is not a device"):
+        choose_device("cpu:x")
