@@ -12,8 +12,8 @@ demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real p
 	$(BIN)/soundspot weights fetch yamnet-audioset
 	$(BIN)/soundspot demo --out out
 
-test: $(INSTALLED)  ## the whole test suite
-	$(BIN)/pytest -q
+test: $(INSTALLED)  ## the whole test suite, one process per core
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto
 
 check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .

@@ -133,13 +133,6 @@ class FeatureCache:
             self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
         ]
         self._eval = self._open_group("eval", len(self._eval_rows))
-        grids = {shard.shape[1:] for group in (*self._views, self._eval) for shard in group}
-        if len(grids) > 1:
-            sizes = " and ".join(sorted("x".join(map(str, grid)) for grid in grids))
-            raise SoundspotError(
-                f"the feature cache {folder} has features of two sizes ({sizes}); delete it and "
-                "encode again"
-            )
 
     @classmethod
     def open(

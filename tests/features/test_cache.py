@@ -50,7 +50,7 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
     folder = tmp_path / "mixed"
     shutil.copytree(made[1], folder)
     np.save(folder / "view01-00000.npy", np.zeros((11, 7, 7, 512), np.float16))
-    with pytest.raises(SoundspotError, match=r"two sizes \(14x14x512 and 7x7x512\); delete it"):
+    with pytest.raises(SoundspotError, match=r"\(11, 7, 7, 512\).* not \(11, 14, 14, 512\)"):
         FeatureCache.open(folder, tiny_pairs, SPEC)
 
 

@@ -1,5 +1,6 @@
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -163,12 +164,11 @@ def test_a_calibrated_model_says_whether_the_source_is_visible():
 
 
 def test_a_card_may_hold_a_calibration_or_not(shipped: Path):
-    card = shipped / f"{DEFAULT_MODEL}.json"
-    values = json.loads(card.read_text())
-    assert values.pop("calibration") == {}
-    card.write_text(json.dumps(values))  # as cards were before
+    path = shipped / f"{DEFAULT_MODEL}.safetensors"
+    model, card = checkpoint.load(path)
+    assert card.calibration == {}
     assert soundspot.load().threshold is None
-    card.write_text(json.dumps({**values, "calibration": {"threshold": 0.31}}))
+    checkpoint.save(path, model, replace(card, calibration={"threshold": 0.31}))
     assert soundspot.load().threshold == 0.31
 
 
@@ -311,8 +311,10 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
 
 
 def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
-    path = shipped / f"{DEFAULT_MODEL}.json"
-    path.write_text(path.read_text().replace('"vgg16"', '"mobilenetv2"'))
+    path = shipped / f"{DEFAULT_MODEL}.safetensors"
+    model, card = checkpoint.load(path)
+    wrong = replace(card.features, visual="mobilenetv2")
+    checkpoint.save(path, model, replace(card, features=wrong))
     with pytest.raises(
         SoundspotError, match="takes features of 512 channels, but mobilenetv2 .*1280"
     ):

@@ -269,7 +269,7 @@ def test_the_table_shows_every_part_and_the_total(capsys):
         (["nobody"], "no model 'nobody'"),
         (["untrained-ssp"], "did you mean 'untrained-sspl'"),
         (["model.cycle=3"], "did you mean 'cycles'"),
-        (["model.cycles=0"], "at least 1"),
+        (["model.cycles=0"], "from 1 to 1000"),
         (["method=nothing"], "unknown method 'nothing'"),
         (["model.objective=wmse"], "W-MSE whitens 2048 dimensions"),
         (["untrained-sspl", "cycles"], "an override must look like key=value"),
