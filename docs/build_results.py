@@ -3,15 +3,18 @@
     python docs/build_results.py
 
 Tables: results/reproduce/*.json, written by `soundspot reproduce TABLE -o results/reproduce`.
+The centre prior: results/centre_prior.json, the rows of `soundspot evaluate --trivial`.
 Commentary: docs/readings.yaml, one paragraph per table.
 """
 
+import json
 from pathlib import Path
 
 import yaml
 
 from soundspot.common.files import write_text
 from soundspot.reproduce.drawing import CURVES, draw_curves
+from soundspot.reproduce.experiments import PAPER_TESTS, find_table
 from soundspot.reproduce.results import as_table, read_results
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +27,7 @@ ORDER = (
     "fusion",
     "cycles",
     "steps",
+    "ingredients",
     "success",
     "iterations",
     "false-negatives",
@@ -47,6 +51,7 @@ def build(results: Path, readings: Path) -> str:
         path = results / f"{name}.json"
         if path.exists():
             parts.append(_section(name, read_results(path), words[name]))
+    parts.append(_centre_prior(results.parent / "centre_prior.json", words["centre-prior"]))
     missing = [name for name in ORDER if not (results / f"{name}.json").exists()]
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
@@ -62,6 +67,33 @@ def _section(name, results, reading):
         f"{results['data_fingerprint']})."
     )
     return f"{table}{figure}\n{reading.strip()}\n\n{how}\n"
+
+
+def _centre_prior(path, reading):
+    """The centred disc on the paper's benchmarks beside the paper's SSPL."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    published = {
+        line.label: line.published for line in find_table("main").lines if "PCM" in line.label
+    }
+    table = ["|  | cIoU | AUC |", "|---|---:|---:|"]
+    for row in content["rows"]:
+        if row["model"] != "centred disc" or row["protocol"] != "sspl":
+            continue
+        low, high = row["ciou_low"], row["ciou_high"]
+        name = f"{row['benchmark']}: centred disc, our measurement"
+        table.append(f"| {name} | {row['ciou']:.3f} ({low:.3f}–{high:.3f}) | {row['auc']:.3f} |")
+        for label, numbers in published.items():
+            for key, (ciou, auc) in numbers.items():
+                training, test = key.split("/")
+                if test == PAPER_TESTS[row["benchmark"]]:
+                    name = f"{row['benchmark']}: {label}, published, trained on {training}"
+                    table.append(f"| {name} | {ciou:.3f} | {auc:.3f} |")
+    how = content["provenance"]
+    return (
+        "## The centre prior of the paper's benchmarks\n\n"
+        + "\n".join(table)
+        + f"\n\n{reading.strip()}\n\nCommand: `{how['command']}` (commit {how['commit']}).\n"
+    )
 
 
 def _drawn(results):
