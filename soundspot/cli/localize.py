@@ -1,6 +1,7 @@
 """The verbs that show where a sound comes from: localize, demo, serve."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,7 @@ def localize(
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
+    cycles: int | None = None,
     overlays: Flag = False,
     engine: EngineName | None = None,
     jobs: int | None = None,
@@ -63,6 +65,7 @@ def localize(
             for several files one line per file; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
+        cycles: T of a model with a PCM. Default: the T it was trained with.
         overlays: For a folder or list: also draw every map over its frame.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
             Default: local.
@@ -73,19 +76,19 @@ def localize(
         raise SoundspotError(f"{folders[0]} is a folder or list: give it alone, or only files")
     if folders:
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
-        given["--sources"] = sources != 1
+        given |= {"--sources": sources != 1, "--cycles": cycles}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
         return _localize_folder(file, out, model, device, overlays, engine or "local", jobs)
     given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
-    return _localize_files((file, *more), out, partial(_load, model, device), options)
+    return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
 
 
-def _load(model: str | None, device: str) -> "Localizer":
+def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
     from soundspot.inference import localizer
 
-    return localizer.load(model, device)
+    return replace(localizer.load(model, device), cycles=cycles)
 
 
 def _localize_folder(

@@ -61,6 +61,7 @@ class Localizer:
         card: What the checkpoint says about itself.
         class_names: The sounds that the audio encoder can name; empty if it cannot.
         device: Where all of it lives.
+        cycles: T of a PCM model where a call gives none; None is that of its training.
     """
 
     name: str
@@ -70,6 +71,11 @@ class Localizer:
     card: checkpoint.Card
     class_names: tuple[str, ...]
     device: torch.device
+    cycles: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a T that the model cannot have."""
+        self._check_cycles(self.cycles)
 
     def localize(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
@@ -140,6 +146,7 @@ class Localizer:
         self, frames: Sequence[AnyPicture], sounds: Sequence[Heard], cycles: int | None = None
     ) -> list[tuple[Float32[np.ndarray, "h w"], list[tuple[str, float]]]]:
         """Maps S on the grid and labels, all in one pass through the encoders."""
+        cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features(frames, sounds)
@@ -213,6 +220,7 @@ class Localizer:
         """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 7)."""
         if not self.card.config.get("pcm"):
             raise SoundspotError(f"{self.name} has no PCM: it makes one map, not one per cycle")
+        cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
         with torch.inference_mode():
             f_v, f_a = self._features([as_frame(frame)], [as_waveform(waveform)])

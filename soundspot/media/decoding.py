@@ -66,7 +66,7 @@ class HangError(MediaError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} is damaged: a picture takes longer than {deadline.SECONDS:.0f} s to decode."
+            f"{path} is damaged: a picture takes longer than {deadline.SECONDS:.0f} s to decode"
         )
 
 
@@ -199,7 +199,7 @@ def _timed(
         stamped = frame.time is not None and not counted
         before, time = time, frame.time - zero if stamped else float(time + interval)
         if stream.type == "video" and number and time - before > _BELIEVED:
-            raise MediaError(f"{path} is damaged: its pictures jump ahead to {time:.2f} s.")
+            raise MediaError(f"{path} is damaged: its pictures jump ahead to {time:.2f} s")
         yield time, frame
 
 

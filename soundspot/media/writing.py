@@ -185,7 +185,7 @@ def stereo_blocks(
             clock = min(place, 0)
         hole = place - clock
         if hole > decoding.LONGEST_HOLE * SOUND_RATE:
-            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s.")
+            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s")
         while hole > _HOLE:
             silence = min(hole, SOUND_RATE)
             yield np.zeros((2, silence), np.float32)

@@ -163,7 +163,7 @@ def test_of_two_files_the_one_that_can_be_read_is_taken(tmp_path: Path) -> None:
     assert pair.source == "b/1234567.mkv"
     done, spare = summary.entries
     assert (done.item, done.status) == ("1234567", "done")
-    assert done.reason == "a/1234567.mp4 is empty (0 bytes)."
+    assert done.reason == "a/1234567.mp4 is empty (0 bytes)"
     assert (spare.item, spare.status) == ("c/1234567.mp4", "duplicate")
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*")}
     flickr.prepare(source, tmp_path / "out")
@@ -289,7 +289,7 @@ def test_vggss_takes_frame_125_and_the_boxes(tmp_path: Path) -> None:
     assert reasons == {
         f"{YT}_000008": (
             "unreadable",
-            f"{YT}_000008.mp4 is 4.00 s long: it has no moment 5.0 s.",
+            f"{YT}_000008.mp4 is 4.00 s long: it has no moment 5.0 s",
         ),
         f"{YT}_000009": ("missing", "no file has this id"),
     }

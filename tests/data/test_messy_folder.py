@@ -142,7 +142,7 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     reasons = {item: reason for item, (_, reason) in found.items()}
     assert reasons["good.mp4"] == "has the same frame and sound as a copy.mp4"
     assert reasons["Twin.webm"] == "gives the same id Twin as twin.mp4"
-    assert reasons["empty.mp4"] == "empty.mp4 is empty (0 bytes)."
+    assert reasons["empty.mp4"] == "empty.mp4 is empty (0 bytes)"
     assert "moov" in reasons["torn.mp4"]
     assert "without sound" in reasons["mute.mp4"]
     assert "cut short or damaged: it announces 4.01 s but has no picture" in reasons["cut.webm"]

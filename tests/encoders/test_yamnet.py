@@ -13,7 +13,7 @@ from torch import nn
 
 from encoder_inputs import noise, tiny_yamnet
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights, yamnet
+from soundspot.encoders import installing, weights, yamnet
 from soundspot.encoders.logmel import YAMNET_LOGMEL, mel_matrix
 from soundspot.encoders.tflite import read_layers
 
@@ -157,7 +157,11 @@ def test_real_yamnet_hears_a_sine_wave() -> None:
 
 
 @pytest.mark.weights
-def test_the_mel_matrix_is_the_one_inside_the_yamnet_file() -> None:
+def test_the_mel_matrix_is_the_one_inside_the_yamnet_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path))
+    monkeypatch.setattr(installing, "drop_sources", lambda entry: None)
     (source,) = weights.fetch("yamnet-audioset").parent.glob("*.tflite")
     layer = read_layers(source.read_bytes())[0]
     np.testing.assert_allclose(layer.weight.T, mel_matrix(), rtol=0, atol=1e-7)

@@ -335,6 +335,10 @@ def test_the_model_that_ships_is_the_default(shipped: Path):
     assert steps.shape == (3, 14, 14)
     np.testing.assert_allclose(steps[2], found.similarity, atol=1e-6)
     fewer = model.localize(frame, TONE, cycles=2)
+    always = replace(model, cycles=2)
+    np.testing.assert_array_equal(always.localize(frame, TONE).similarity, fewer.similarity)
+    with pytest.raises(SoundspotError, match="at least one cycle"):
+        replace(model, cycles=0)
     np.testing.assert_allclose(fewer.similarity, steps[1], atol=1e-6)
     with pytest.raises(SoundspotError, match="cycles=0"):
         model.localize(frame, TONE, cycles=0)
