@@ -52,11 +52,10 @@ def test_maps_have_a_grid_and_follow_the_sound(name):
     assert not torch.allclose(maps, other, atol=1e-3)
 
 
-@pytest.mark.parametrize("settings", [{}, {"momentum_maps": False}])
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize(
+    ("name", "settings"), [*((name, {}) for name in OURS), ("slavc", {"momentum_maps": False})]
+)
 def test_maps_need_every_weight_but_those_of_training_only(name, settings):
-    if settings and name != "slavc":
-        pytest.skip("a switch of slavc")
     method, data = build(name, **settings).eval(), batch(b=2)
     before = method.maps(data.f_v1, data.f_a)
     for key in method.state_dict():

@@ -13,6 +13,8 @@ unlike should look unlike where they sound. As released, t = 0.03, all weights a
 after a warm-up, nine tenths of the visual feature are dropped out, and both sides of a difference
 take gradients. The map is the cosine.
 
+Written from the released code and the abstract; the full paper could not be read here.
+
 What differs: both ResNet-18s give way to the frozen encoders, so that only a 1 x 1 convolution and
 g are trained and likeness is that of their outputs; the warm-up is counted in steps (200 are the
 released 5 epochs of 10,000 pairs at batch 256); the loss is the mean over the two views. The

@@ -11,6 +11,8 @@ those of the one segment with which they overlap most (m_i):
 with t = 0.005. Which segment that is the first view decides; the second takes its own part of it,
 whole if its upper half misses it. The map is the cosine.
 
+Written from the released code and the abstract; the full paper could not be read here.
+
 What differs: the released code multiplies features by m_i before the maximum, so that a location
 that does not count has s = 0 rather than none. Once all cosines of a frame are negative, that
 leaves no gradient: here, where features may be negative, training ended so within 30 steps. The

@@ -14,6 +14,8 @@ by the momentum network. As in the released code, both terms let a frame choose 
 differ in which side is trained, though the second is named for the other direction there; and the
 momentum network's input is dropped out as well.
 
+Written from the released code and the abstract; the full paper could not be read here.
+
 What differs: both ResNet-18s give way to the frozen encoders, so that each branch is a 1 x 1
 convolution and g. Of the two views of a frame the trained network sees the first, the momentum
 network the second. The published momentum forgets the initial weights after some thousand steps:

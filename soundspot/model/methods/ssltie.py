@@ -8,6 +8,8 @@ of it (invariance), and the map of the transformed picture has to be the transfo
 
 with A the cosine map, l = 1 as released, gradients on both maps. The map is the cosine.
 
+Written from the released code and the abstract; the full paper could not be read here.
+
 What differs: both ResNet-18s give way to the frozen encoders, and pictures are not at hand, only
 features of two views of a frame, each cropped and flipped at random; so T is what leads from the
 first view to the second. The rotations, scales, colours and mixed sounds of the original would have

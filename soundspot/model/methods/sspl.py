@@ -3,7 +3,6 @@
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-import copy
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
@@ -17,6 +16,7 @@ from soundspot.model import attention, losses
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector
 from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.momentum import follow, slow_copy
 from soundspot.model.pcm import PCM, Variant
 
 COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
@@ -156,7 +156,7 @@ class SSPL(Method):
         self.register_buffer("common_sound", common)
         self.target: _Branch | None = None
         if config.objective == "byol":
-            self.target = copy.deepcopy(self.branch).requires_grad_(False)
+            self.target = slow_copy(self.branch)
 
     @property
     def heads(self) -> list[nn.Parameter]:
@@ -199,10 +199,7 @@ class SSPL(Method):
             return losses.simsiam(p1, p2, z1, z2, self.config.stop_gradient)
         with torch.no_grad():
             if self.training:
-                # Move the target towards the weights that the last step left.
-                weights = zip(self.target.parameters(), self.branch.parameters(), strict=True)
-                for old, new in weights:
-                    old.lerp_(new, 1 - self.config.momentum)
+                follow(self.target, self.branch, self.config.momentum)
             target1 = self.target(batch.f_v1, batch.f_a).z
             target2 = self.target(batch.f_v2, batch.f_a).z
         return losses.byol(p1, p2, target1, target2)
