@@ -108,8 +108,9 @@ def reproduce(
     It can be interrupted at any time: the same command resumes. Tables share their runs.
 
     Args:
-        table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles) or
-            figure (success, iterations, false-negatives).
+        table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles),
+            figure (success, iterations, examples, false-negatives), or one that the paper has
+            not (steps, ingredients).
         data: Pair set to train on.
         seeds: Number of seeds. Default: 3, or 1 with --quick.
         quick: Train a few epochs only, to see the whole table soon.
@@ -125,9 +126,9 @@ def reproduce(
     from soundspot.reproduce.results import write_table
     from soundspot.reproduce.runs import ReproductionPlan, choose_test_set
 
-    find_table(table)  # refuse a wrong name first
+    experiment = find_table(table)  # refuse a wrong name first
     pairs = PairSet.open(data)
-    test_set = choose_test_set(pairs, test, benchmark or (), annotations)
+    test_set = choose_test_set(pairs, test, benchmark or (), annotations, experiment)
     count = seeds if seeds is not None else 1 if quick else 3
     plan = ReproductionPlan(table, pairs, test_set, count, quick, runs, device)
     write_table(plan, out or runs, say)

@@ -31,6 +31,7 @@ class Line:
         guidance: Weight of the image-only saliency in the map (object guidance).
         only: The training set its settings are for; default: any.
         published: "training set/test set" -> cIoU and AUC of the paper.
+        original: The same of the method's own paper, where this paper quotes it (Tables S3, S4).
     """
 
     label: str
@@ -40,6 +41,7 @@ class Line:
     guidance: float = 0.0
     only: str | None = None
     published: dict[str, Any] | None = None
+    original: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,10 @@ def table_names() -> list[str]:
 def find_table(name: str) -> Experiment:
     """A table or figure by name."""
     files = {table: TABLES / f"{table}.yaml" for table in table_names()}
-    return from_dict(Experiment, read_yaml(choose("table", name, files)))
+    content = read_yaml(choose("table", name, files))
+    if "lines_of" in content:  # another table's, so that they are written down once
+        content["lines"] = read_yaml(files[content.pop("lines_of")])["lines"]
+    return from_dict(Experiment, content)
 
 
 def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
@@ -82,7 +87,8 @@ def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
 
 def _base(line: Line, pairs: PairSet) -> dict[str, Any]:
     bases = read_yaml(TABLES / f"{BASES}.yaml")
-    base: dict[str, Any] = choose("training set", pairs.name, bases)[line.base]
+    kinds = choose("training set", pairs.name, bases)
+    base: dict[str, Any] = choose(f"kind of line for {pairs.name}", line.base, kinds)
     return base
 
 

@@ -4,7 +4,6 @@ Numbers are fractions. Axes: n pairs.
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,12 +18,14 @@ from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import open_cache, open_model, saliency_maps
+from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.trivial import ORACLE
 from soundspot.features.spec import FeatureSpec
-from soundspot.reproduce import experiments, runs
+from soundspot.reproduce import experiments, likeness, runs
 from soundspot.reproduce.complexity import gflops
-from soundspot.reproduce.drawing import draw_figure
+from soundspot.reproduce.drawing import draw_curves
+from soundspot.reproduce.examples import Column, Examples, write_examples
 from soundspot.reproduce.experiments import Experiment, Line
 from soundspot.reproduce.runs import (
     ReproductionPlan,
@@ -35,9 +36,8 @@ from soundspot.reproduce.runs import (
     scenes_of,
 )
 from soundspot.training.data import check_batch
-from soundspot.training.provenance import git_commit
 
-FORMAT = 2
+QUOTED = {"published": "paper", "original": "original"}
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -> None:
@@ -50,21 +50,46 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
     """
     if out.exists() and not out.is_dir():
         raise SoundspotError(f"expected a folder for the tables, but {out} is a file")
-    results = reproduce_table(plan, say)
+    if plan.seeds < 1:
+        raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
+    if plan.test_set.benchmarks:
+        results = reproduce_table(plan, say)
+        table = as_table(results)
+    else:
+        results = likeness.reproduce_likeness(plan, say)
+        table = likeness.as_table(results)
     out.mkdir(parents=True, exist_ok=True)
-    table = as_table(results)
     place = out / f"{plan.name}.json"
     write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
     write_text(out / f"{plan.name}.md", table.markdown())
-    picture = draw_figure(results, plan, out)
+    figure = _draw_figure(results, plan, out)
     result_console().print(table.rich())
-    say(f"written: {place}" + (f", {picture}" if picture else ""))
+    say(f"written: {place}" + (f", {figure}" if figure else ""))
+
+
+def _draw_figure(results: Mapping[str, Any], plan: ReproductionPlan, out: Path) -> Path | None:
+    """Draw the figure of a table; None if it has none or matplotlib is missing."""
+    if results["figure"] is None:
+        return None
+    if results["figure"] != "examples":
+        return draw_curves(results, out / f"{results['table']}.svg")
+    whose = _examples if plan.test_set.benchmarks else likeness.likeness_examples
+    return write_examples(whose(results, plan), results, out)
+
+
+def _examples(results: Mapping[str, Any], plan: ReproductionPlan) -> Examples:
+    """The maps of the first seed of every line on the test set, with their cIoU."""
+    scenes, truths = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
+    columns = []
+    for line in results["lines"]:
+        model = open_model(plan.runs / line["seeds"][0]["run"], plan.device)
+        maps = runs.maps_of(model, plan.test_set, scenes, line["guidance"])
+        columns.append(Column(line["label"], maps, score(maps, truths)[rows.MAIN]))
+    return Examples(plan.test_set.pairs, scenes, columns, "cIoU")
 
 
 def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
     """Train what is missing, test everything, and collect the numbers as plain values for JSON."""
-    if plan.seeds < 1:
-        raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
     experiment = experiments.find_table(plan.name)
     lines = experiments.lines_for(experiment, plan.pairs)
     key = experiments.published_key(plan.pairs, plan.test_set.benchmarks[0].name)
@@ -77,26 +102,16 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
     entries = []
     for number, line in enumerate(lines, 1):
         entry, folder = _reproduce_line(plan, experiment, line, f"[{number}/{len(lines)}]", say)
-        published = (line.published or {}).get(key or "")
-        if published is not None:
-            entry["published"] = {"ciou": published[0], "auc": published[1]}
+        for name, quoted in (("published", line.published), ("original", line.original)):
+            if quoted and key in quoted:
+                entry[name] = dict(zip(("ciou", "auc"), quoted[key], strict=True))
         entries.append(entry)
     trivial = _trivial_entries(plan.test_set, folder)
     if experiment.bench:
         _add_mean_ranks([*entries, *trivial])
-    return {
-        "format": FORMAT,
-        "table": plan.name,
-        "title": experiment.title,
-        "note": experiment.note,
-        "figure": experiment.figure,
-        "command": " ".join(["soundspot", *sys.argv[1:]]),
-        "commit": git_commit(),
-        "data": plan.pairs.name,
-        "data_fingerprint": plan.pairs.fingerprint()[:16],
+    return runs.describe(plan, experiment) | {
         "benchmarks": [benchmark.name for benchmark in plan.test_set.benchmarks],
         "protocol": rows.MAIN,
-        "quick": plan.quick,
         "coverage": part,
         "lines": entries,
         "trivial": trivial,
@@ -252,12 +267,12 @@ def as_table(results: Mapping[str, Any]) -> Table:
     duets = any("peak_side" in line for line in lines)
     costs = any("gflops" in line for line in lines)
     bench = any("mean_rank" in line for line in lines)
-    published = any("published" in line for line in lines)
+    quoted = [name for name in QUOTED if any(name in line for line in lines)]
     header = ["", "steps", "seeds", "cIoU", "95 % interval", "AUC"]
     header += ["duets"] if duets else []
     header += ["GFLOPs"] if costs else []
     header += ["mean rank", "no source, F1", "parameters", "ms"] if bench else []
-    header += ["paper cIoU", "paper AUC"] if published else []
+    header += [f"{QUOTED[name]} {measure}" for name in quoted for measure in ("cIoU", "AUC")]
     body = []
     for line in lines:
         row = [line["label"], f"{line['seeds'][0]['steps']:,}", str(len(line["seeds"]))]
@@ -265,8 +280,8 @@ def as_table(results: Mapping[str, Any]) -> Table:
         row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
         row += [f"{line['gflops']:.1f}"] if costs else []
         row += _bench_cells(line) if bench else []
-        if published:
-            theirs = line.get("published")
+        for name in quoted:
+            theirs = line.get(name)
             row += [f"{theirs['ciou']:.3f}", f"{theirs['auc']:.3f}"] if theirs else ["–", "–"]
         body.append(tuple(row))
     for line in trivial:
@@ -308,6 +323,6 @@ def read_results(path: Path) -> dict[str, Any]:
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} was not written by `soundspot reproduce`") from error
-    if results.get("format") != FORMAT:
-        raise SoundspotError(f"{path} has format {results.get('format')}, expected {FORMAT}")
+    if results.get("format") != runs.FORMAT:
+        raise SoundspotError(f"{path} has format {results.get('format')}, expected {runs.FORMAT}")
     return results

@@ -9,6 +9,7 @@ Axes: n pairs, m duets, h w the map at the resolution of the model.
 import hashlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,12 +39,16 @@ from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode_with_bar
 from soundspot.model.methods import METHODS
 from soundspot.parallel.devices import AUTO
+from soundspot.reproduce.experiments import Experiment
 from soundspot.training.curves import training_curves
 from soundspot.training.loop import train
+from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
 from soundspot.training.state import RESULT
 
 DUETS = "duets"
+MUSIC = "music"
+FORMAT = 2
 MORE_CYCLES = 2
 DEFAULT_BENCHMARKS = {
     "escvoc": ("escvoc", "escvoc-duets"),
@@ -59,7 +64,8 @@ class TestSet:
     """What every run of a table is tested on.
 
     Attributes:
-        benchmarks: One benchmark, then its duets if it has any.
+        benchmarks: One benchmark, then its duets if it has any; none if there are no boxes, and
+            only the likeness of maps can be told.
         pairs: Their media.
         annotations: Folder of their annotation files, if the pair set has none.
     """
@@ -117,9 +123,20 @@ class RunScores:
 
 
 def choose_test_set(
-    train_on: PairSet, test: Path | None, benchmarks: Sequence[str], annotations: Path | None
+    train_on: PairSet,
+    test: Path | None,
+    benchmarks: Sequence[str],
+    annotations: Path | None,
+    experiment: Experiment | None = None,
 ) -> TestSet:
-    """The test set for a training set; ESC-VOC includes its own."""
+    """The test set for a training set; ESC-VOC includes its own.
+
+    A figure of examples (`experiment`) can do without boxes if pairs with classes are held out.
+    """
+    if train_on.name == MUSIC and test is None and not benchmarks:
+        if experiment is None or experiment.figure != "examples":
+            raise SoundspotError(f"{train_on.name} has no boxes: only false-negatives can use it")
+        return TestSet((), train_on)
     wanted = tuple(benchmarks) or DEFAULT_BENCHMARKS.get(train_on.name)
     if wanted is None or (test is None and train_on.name != "escvoc"):
         raise SoundspotError(
@@ -130,6 +147,22 @@ def choose_test_set(
         raise SoundspotError(f"expected one benchmark and, after it, its duets, got {list(wanted)}")
     pairs = train_on if test is None else PairSet.open(test)
     return TestSet(tuple(find_benchmark(name) for name in wanted), pairs, annotations)
+
+
+def describe(plan: ReproductionPlan, experiment: Experiment) -> dict[str, Any]:
+    """What every table of results says of itself."""
+    return {
+        "format": FORMAT,
+        "table": plan.name,
+        "title": experiment.title,
+        "note": experiment.note,
+        "figure": experiment.figure,
+        "command": " ".join(["soundspot", *sys.argv[1:]]),
+        "commit": git_commit(),
+        "data": plan.pairs.name,
+        "data_fingerprint": plan.pairs.fingerprint()[:16],
+        "quick": plan.quick,
+    }
 
 
 def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:

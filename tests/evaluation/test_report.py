@@ -9,7 +9,13 @@ from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import report
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.report.charts import Series, line_chart, pair_picture, round_ticks
+from soundspot.evaluation.report.charts import (
+    Series,
+    as_data_url,
+    line_chart,
+    pair_picture,
+    round_ticks,
+)
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
@@ -168,8 +174,10 @@ def test_a_pair_becomes_a_picture_of_its_own():
     frame = np.full((17, 29, 3), 90, dtype=np.uint8)
     heat = np.random.default_rng(0).random((5, 7), dtype=np.float32)
     picture = pair_picture(frame, heat, [(0.1, 0.1, 0.5, 0.5), (0.9, 0.9, 0.9, 0.9)], side=64)
-    assert picture.startswith("data:image/jpeg;base64,")
+    assert picture.size == (64, 64)
+    assert as_data_url(picture).startswith("data:image/jpeg;base64,")
     assert picture != pair_picture(frame, heat, [], side=64)
+    assert (np.asarray(pair_picture(frame, None, [], side=64)) == 90).all()
 
 
 def test_a_file_is_no_place_for_a_report(tmp_path):

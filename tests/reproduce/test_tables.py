@@ -13,6 +13,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, results, runs
+from soundspot.reproduce.examples import CAPTION, SIDE
 from soundspot.reproduce.experiments import Line
 
 BASES = {
@@ -226,6 +227,7 @@ def test_the_printed_table_by_hand():
         "auc": {"mean": 0.375, "std": None, "seeds": 1},
         "gflops": 47.62,
         "published": {"ciou": 0.743, "auc": 0.587},
+        "original": {"ciou": 0.582, "auc": 0.525},
         "seeds": [{"steps": 3900}, {"steps": 3900}],
     }
     disc = {"label": "disc", "ciou": 0.1, "auc": 0.2, "ciou_interval": {"low": 0.0, "high": 0.3}}
@@ -240,12 +242,13 @@ def test_the_printed_table_by_hand():
         "trivial": [disc],
     }
     made = results.as_table(content)
-    scores = "cIoU", "95 % interval", "AUC", "GFLOPs", "paper cIoU", "paper AUC"
-    assert made.header == ("", "steps", "seeds", *scores)
-    ours = "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587"
+    scores = "cIoU", "95 % interval", "AUC", "GFLOPs"
+    quoted = "paper cIoU", "paper AUC", "original cIoU", "original AUC"
+    assert made.header == ("", "steps", "seeds", *scores, *quoted)
+    ours = "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587", "0.582", "0.525"
     assert made.rows == (
         ("ours", "3,900", "2", *ours),
-        ("disc", "–", "–", "0.100", "0.000–0.300", "0.200", "–", "–", "–"),
+        ("disc", "–", "–", "0.100", "0.000–0.300", "0.200", *"–––––"),
     )
 
 
@@ -257,7 +260,7 @@ def test_figures_are_drawn(pairs, tables, tmp_path, name):
         assert "</svg>" in (tmp_path / "out" / f"{name}.svg").read_text()
     else:
         sheet = Image.open(tmp_path / "out" / "examples.png")
-        assert sheet.size == (3 * 224, 2 * 224 + 22)
+        assert sheet.size == (3 * SIDE, 5 * SIDE + CAPTION)  # truth and two lines, all five pairs
 
 
 def test_scores_are_those_of_the_evaluation(pairs, tables):
@@ -276,7 +279,7 @@ def test_bad_requests_get_a_sentence(pairs, tables, tmp_path):
     with pytest.raises(SoundspotError, match="--benchmark"):
         runs.choose_test_set(pairs, None, (), None)
     with pytest.raises(SoundspotError, match="--seeds 0"):
-        results.reproduce_table(plan(pairs, seeds=0), lambda line: None)
+        results.write_table(plan(pairs, seeds=0), tmp_path / "out", lambda line: None)
     for wrong in (["escvoc-duets-val"], ["escvoc-val", "escvoc"]):
         with pytest.raises(SoundspotError, match="expected one benchmark and, after it, its duets"):
             runs.choose_test_set(pairs, pairs.root, wrong, None)

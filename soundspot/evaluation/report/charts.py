@@ -85,22 +85,27 @@ def round_ticks(values: Sequence[float]) -> list[float]:
 
 def pair_picture(
     frame: UInt8[np.ndarray, "h w 3"],
-    map: Float[np.ndarray, "gh gw"],
+    map: Float[np.ndarray, "gh gw"] | None,
     boxes: Sequence[Box],
     side: int = SIZE,
-) -> str:
+) -> Image.Image:
     """A frame with its map, the contour of the predicted region (white) and the truth (green).
 
-    The frame is squashed to a square, as in the evaluation. Returns the JPEG as a data URL.
+    The frame is squashed to a square, as in the evaluation.
     """
-    small = np.asarray(Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC))
-    heat = evaluation_maps(map[None], side)[0]
-    image = Image.fromarray(overlay(small, heat))
+    image = Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC)
+    if map is not None:
+        image = Image.fromarray(overlay(np.asarray(image), evaluation_maps(map[None], side)[0]))
     draw = ImageDraw.Draw(image)
     for box in boxes:
         x1, y1, x2, y2 = box_pixels(box, side)
         if x1 < x2 and y1 < y2:
             draw.rectangle((x1, y1, x2 - 1, y2 - 1), outline=GREEN, width=max(1, side // 100))
+    return image
+
+
+def as_data_url(image: Image.Image) -> str:
+    """A picture as a JPEG inside a URL, for pages that are one file."""
     data = io.BytesIO()
     image.save(data, format="JPEG", quality=80)
     return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"

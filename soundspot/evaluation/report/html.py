@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from soundspot.data.pair_set import ItemError
 from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.report.charts import Series, line_chart, pair_picture
+from soundspot.evaluation.report.charts import Series, as_data_url, line_chart, pair_picture
 from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result
@@ -131,7 +131,7 @@ def _picture(
     assert result.pairs is not None  # callers have checked
     boxes = [box for annotator in scene.boxes for box in annotator]
     try:
-        source = pair_picture(result.pairs.frame(scene.frame), map, boxes, side)
+        picture = pair_picture(result.pairs.frame(scene.frame), map, boxes, side)
     except ItemError as error:  # cached features may outlive their frame
         return {"source": None, "caption": str(error)}
-    return {"source": source, "caption": caption}
+    return {"source": as_data_url(picture), "caption": caption}
