@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test check docs release format clean
+.PHONY: demo test test-fast check docs fuzz release format clean
 .DEFAULT_GOAL := demo
 
 demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real photograph
@@ -14,6 +14,9 @@ demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real p
 
 test: $(INSTALLED)  ## the whole test suite, one process per core
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto
+
+fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0
 
 check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .
