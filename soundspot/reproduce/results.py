@@ -133,10 +133,11 @@ def _reproduce_line(
         say(f"{place} {line.label}, seed {seed}: {folder}")
         run = runs.train_missing(recipe, folder, say, plan.device)
         passes = experiment.figure == "iterations"
-        options = line.guidance, passes, experiment.bench, plan.device
+        steps = experiment.figure == "steps"
+        options = line.guidance, passes, experiment.bench, plan.device, steps
         scored.append(runs.score_run(folder, plan.test_set, *options))
         seeds.append(_seed_entry(seed, folder, run, scored[-1]))
-        if experiment.figure == "steps":
+        if steps:
             seeds[-1]["validations"] = _validations(run)
     entry = _line_entry(line, scored, seeds, experiment)
     entry["recipe"] = run["recipe"]
@@ -197,6 +198,9 @@ def _line_entry(
     if experiment.figure == "success":
         curves = [success_curve(scores.ciou) for scores in scored]
         entry["curve"] = {"x": THRESHOLDS.tolist(), "y": np.mean(curves, axis=0).tolist()}
+    if scored[0].inverted is not None:
+        upside_down = [ciou_at(s.inverted) for s in scored if s.inverted is not None]
+        entry["inverted"] = asdict(over_seeds(upside_down))
     if experiment.figure == "iterations":
         passes = range(len(scored[0].by_cycle))
         entry["passes"] = {
@@ -266,10 +270,12 @@ def as_table(results: Mapping[str, Any]) -> Table:
     lines, trivial = results["lines"], results["trivial"]
     duets = any("peak_side" in line for line in lines)
     costs = any("gflops" in line for line in lines)
+    inverted = any("inverted" in line for line in lines)
     bench = any("mean_rank" in line for line in lines)
     quoted = [name for name in QUOTED if any(name in line for line in lines)]
     header = ["", "steps", "seeds", "cIoU", "95 % interval", "AUC"]
     header += ["duets"] if duets else []
+    header += ["cIoU, inverted map"] if inverted else []
     header += ["GFLOPs"] if costs else []
     header += ["mean rank", "no source, F1", "parameters", "ms"] if bench else []
     header += [f"{QUOTED[name]} {measure}" for name in quoted for measure in ("cIoU", "AUC")]
@@ -278,6 +284,7 @@ def as_table(results: Mapping[str, Any]) -> Table:
         row = [line["label"], f"{line['seeds'][0]['steps']:,}", str(len(line["seeds"]))]
         row += [_spread(line["ciou"]), _interval(line), _spread(line["auc"])]
         row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
+        row += [_spread(line["inverted"])] if inverted else []
         row += [f"{line['gflops']:.1f}"] if costs else []
         row += _bench_cells(line) if bench else []
         for name in quoted:

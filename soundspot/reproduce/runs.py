@@ -108,6 +108,8 @@ class RunScores:
         ms: CPU time of a map, in milliseconds, without the encoders.
         duets: Per duet, the share of its two sounds whose peak is on the sounding side.
         by_cycle: cIoU of each pair after each pass of a PCM.
+        inverted: cIoU of each pair with the map upside down, which is high for a model that avoids
+            the object.
     """
 
     by_protocol: dict[str, Float[np.ndarray, "n"]]
@@ -115,6 +117,7 @@ class RunScores:
     no_source_f1: float | None = None
     duets: Float[np.ndarray, "m"] | None = None
     by_cycle: tuple[Float[np.ndarray, "n"], ...] = ()
+    inverted: Float[np.ndarray, "n"] | None = None
 
     @property
     def ciou(self) -> Float[np.ndarray, "n"]:
@@ -200,11 +203,13 @@ def score_run(
     passes: bool = False,
     bench: bool = False,
     device: str = AUTO,
+    inverted: bool = False,
 ) -> RunScores:
     """Score the best step of a run (chosen on validation data) on the test set.
 
     `passes` asks for the scores after each pass of a PCM too, and a few more than in training;
-    `bench` for how well the model notices that no source is visible.
+    `bench` for how well the model notices that no source is visible; `inverted` for the scores of
+    the maps upside down.
     """
     model = predictions.open_model(folder, device)
     first, *others = test_set.benchmarks
@@ -224,6 +229,7 @@ def score_run(
         if bench
         else None,
         by_cycle=tuple(score(maps, truths)[MAIN] for maps in traced),
+        inverted=score(-maps, truths)[MAIN] if inverted else None,
     )
     for benchmark in others:
         scenes, _ = scenes_of(benchmark, test_set)

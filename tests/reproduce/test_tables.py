@@ -11,6 +11,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import auc, ciou_at
+from soundspot.evaluation.protocols import score
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, results, runs
 from soundspot.reproduce.examples import CAPTION, SIDE
@@ -127,13 +128,21 @@ def test_a_base_may_bound_the_seeds(pairs, tables):
 
 def test_the_table_of_steps_keeps_what_every_validation_said(pairs, tables):
     whole = plan(pairs, name="steps")
-    seed = results.reproduce_table(whole, lambda line: None)["lines"][0]["seeds"][0]
+    content = results.reproduce_table(whole, lambda line: None)
+    seed = content["lines"][0]["seeds"][0]
     log = json.loads((whole.runs / seed["run"] / "result.json").read_text())["epochs"]
     assert seed["validations"]["step"] == [line["step"] for line in log] == [20, 40, 60, 80]
     assert seed["validations"]["ciou"] == pytest.approx(
         [line["val_ciou"] for line in log], abs=1e-4
     )
     assert set(seed["validations"]) == {"step", "z_std", "ciou", "auc", "duets"}
+    folder = whole.runs / seed["run"]
+    upside_down = runs.score_run(folder, whole.test_set, inverted=True).inverted
+    assert content["lines"][0]["inverted"]["mean"] == ciou_at(upside_down)
+    scenes, truths = runs.scenes_of(whole.test_set.benchmarks[0], whole.test_set)
+    maps = runs.maps_of(runs.predictions.open_model(folder), whole.test_set, scenes)
+    assert upside_down == pytest.approx(score(1 - maps, truths)["sspl"])
+    assert "cIoU, inverted map" in results.as_table(content).header
     assert (seed["step"], seed["steps"]) == (max(log, key=lambda x: x["val_ciou"])["step"], 80)
 
 
