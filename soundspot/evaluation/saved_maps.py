@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Float32
@@ -69,7 +68,9 @@ class SavedMaps:
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except SoundspotError:
+        raise
+    except Exception as error:  # zipfile reports a damaged archive as almost anything
         raise SoundspotError(f"{path} is not a readable NumPy file ({error})") from error
 
 

@@ -38,3 +38,13 @@ def test_maps_of_two_sizes_and_damaged_files_are_refused(tmp_path):
         SavedMaps(folder).available(["x"])
     with pytest.raises(SoundspotError, match="no folder of maps"):
         SavedMaps(tmp_path / "nowhere")
+
+
+def test_an_archive_that_claims_an_unknown_compression_is_refused(tmp_path):
+    archive = tmp_path / "maps.npz"
+    np.savez(archive, a=np.ones((7, 7)))
+    data = archive.read_bytes()
+    entry = data.index(b"PK\x01\x02")  # the central directory; its method is 10 bytes in
+    archive.write_bytes(data[: entry + 10] + b"\x63\x00" + data[entry + 12 :])
+    with pytest.raises(SoundspotError, match=r"maps\.npz is not a readable NumPy file"):
+        SavedMaps(tmp_path).read(["a"])
