@@ -1,6 +1,7 @@
 """Image files -> upright RGB pixels, by Pillow."""
 
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +22,19 @@ def _explain_damage(name: object) -> AbstractContextManager[None]:
 def recognise(file: Path | BytesIO) -> Image.Image:
     """Open an image of one of FORMATS, whatever its name says; every image is opened by this."""
     return Image.open(file, formats=FORMATS)
+
+
+@contextmanager
+def only_listed_formats() -> Iterator[None]:
+    """Keep other libraries, too, from opening images of formats that are not in FORMATS."""
+    Image.init()
+    others = {name: Image.OPEN[name] for name in Image.OPEN if name not in FORMATS}
+    for name in others:
+        del Image.OPEN[name]
+    try:
+        yield
+    finally:
+        Image.OPEN.update(others)
 
 
 def open_image(path: Path) -> Image.Image | None:

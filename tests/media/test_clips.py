@@ -625,9 +625,9 @@ def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPat
     opened: list[Path] = []
     open_container = decoding.open_container
 
-    def spy(path: Path) -> Any:
+    def spy(path: Path, *limits: Any) -> Any:
         opened.append(path)
-        return open_container(path)
+        return open_container(path, *limits)
 
     monkeypatch.setattr(decoding, "open_container", spy)
     for at in (0.4, 1.5, 2.2):
