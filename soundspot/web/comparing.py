@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float32
@@ -110,7 +110,7 @@ def trained_models() -> tuple[str, ...]:
     return (DEFAULT_MODEL, *others)
 
 
-_load = lru_cache(maxsize=4)(load)
+_load = cache(load)  # only models that are served; all of them, or they would push each other out
 
 
 def horn() -> Float32[np.ndarray, "48000"]:
