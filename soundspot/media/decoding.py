@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import av
 import numpy as np
 from av.container import InputContainer
+from av.sidedata.sidedata import SideDataContainer
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import SoundspotError
@@ -316,7 +317,9 @@ def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     with explain(f"{path} has pictures that cannot be shown"):
         picture: Any = frame.to_ndarray(format="rgb24")
     try:
-        side_data: Any = frame.side_data
+        # `frame.side_data` would be kept by the frame and keep it: a cycle that holds the picture,
+        # and through it the decoder, until Python looks for cycles.
+        side_data: Any = SideDataContainer(frame)  # type: ignore[call-arg]
     except ValueError:  # PyAV does not know all of FFmpeg's kinds of side data
         return np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)))
     matrix = side_data.get("DISPLAYMATRIX")

@@ -28,13 +28,12 @@ def recognise(file: Path | BytesIO) -> Image.Image:
 def only_listed_formats() -> Iterator[None]:
     """Keep other libraries, too, from opening images of formats that are not in FORMATS."""
     Image.init()
-    others = {name: Image.OPEN[name] for name in Image.OPEN if name not in FORMATS}
-    for name in others:
-        del Image.OPEN[name]
+    known = list(Image.ID)  # what is tried if nobody says otherwise
+    Image.ID[:] = [name for name in known if name in FORMATS]
     try:
         yield
     finally:
-        Image.OPEN.update(others)
+        Image.ID[:] = known
 
 
 def open_image(path: Path) -> Image.Image | None:

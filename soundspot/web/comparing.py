@@ -110,7 +110,9 @@ def trained_models() -> tuple[str, ...]:
     return (DEFAULT_MODEL, *others)
 
 
-_load = cache(load)  # only models that are served; all of them, or they would push each other out
+@cache  # of all models that are served: with a limit, they could push each other out
+def _load(name: str, device: str) -> Localizer:
+    return load(name, device)
 
 
 def horn() -> Float32[np.ndarray, "48000"]:

@@ -76,6 +76,8 @@ class RequestFilter:
             response = self._uploads.progress(Request(scope).query_params.get("upload_id", ""))
         elif method != "POST":
             await self.app(scope, receive, send)
+            if routes.ANSWER.fullmatch(path):  # the work is done; programs have no heartbeat
+                await asyncio.to_thread(trim_heaps)
             return
         elif path == routes.UPLOAD:
             response = await self._uploads.receive(Request(scope, receive))

@@ -22,6 +22,7 @@ _GET = re.compile(
     rf"upload_progress|queue/(data|status)|call/(v2/)?{_NAME}/{_NAME})",
     re.DOTALL,
 )
+ANSWER = re.compile(rf"{API}/(queue/data|call/(v2/)?{_NAME}/{_NAME})")
 _POST = re.compile(
     rf"{API}/(upload|queue/join|cancel|reset/?|run/{_NAME}/?|call/(v2/)?{_NAME}/?)", re.DOTALL
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from soundspot.web import login, routes
+from soundspot.web import login, middleware, routes
 from soundspot.web.limits import Limits
 from soundspot.web.login import Login
 from soundspot.web.middleware import BUSY, EXTERNAL, RequestFilter
@@ -132,6 +132,18 @@ def test_web_sockets_are_closed(store: SessionStore):
 
     asyncio.run(go())
     assert sent == ["websocket.close"]
+
+
+def test_memory_is_returned_after_every_answer(store: SessionStore, monkeypatch):
+    """Programs need not have a heartbeat whose end could be noticed."""
+    trimmed = []
+    monkeypatch.setattr(middleware, "trim_heaps", lambda: trimmed.append(1))
+    for path in ("/", f"{API}/file=/tmp/a.mp4", f"{API}/info"):
+        ask(store, "GET", path)
+    assert trimmed == []
+    for path in (f"{API}/queue/data?session_hash=a", f"{API}/call/localize/123"):
+        ask(store, "GET", path)
+    assert len(trimmed) == 2
 
 
 def test_a_full_queue_is_explained(store: SessionStore):
