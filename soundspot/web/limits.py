@@ -20,7 +20,7 @@ class Limits:
     megapixels: float = 25.0  # a picture, or the frames of a video
     disk_mb: int = 4000  # all files together
     for_uploads: float = 0.9  # the share of the disk that uploads may fill; results get the rest
-    waiting: int = 32  # requests; they are processed one at a time
+    waiting: int = 64  # requests; they are processed one at a time
     visitors: int = 64  # sessions at a time
     idle: float = 3600.0  # seconds without a sign of life after which a session ends
     unclaimed: float = 600.0  # seconds after which an upload that no session uses is removed

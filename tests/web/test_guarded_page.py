@@ -39,7 +39,7 @@ def test_whatever_reads_an_upload_waits_in_the_queue(served: Handlers):
     for fn in readers:
         assert fn.queue is not False and fn.concurrency_limit == 1, fn.name
         assert not fn.preprocess, fn.name
-    assert page.max_threads and page._queue.max_size == 32
+    assert page._queue.max_size == served.limits.waiting
 
 
 def test_a_video_in_the_making_outlives_comparisons(served: Handlers, tmp_path: Path, monkeypatch):

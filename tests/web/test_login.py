@@ -54,13 +54,13 @@ def test_bad_password_files_are_refused(tmp_path: Path):
 
 def test_a_public_address_needs_a_login(capsys, tmp_path: Path):
     for host in ("0.0.0.0", "::", "192.0.2.7", "no-such-host.invalid"):
-        assert cli.main(["serve", "--host", host]) == 2
+        assert cli.main(["serve", "--host", host, "--port", "0"]) == 2
         assert f"with --host {host} other computers can reach the page" in capsys.readouterr().err
         ports.check_access(host, has_login=True, everybody=False)
         ports.check_access(host, has_login=False, everybody=True)
     for host in ("127.0.0.1", "127.0.0.9", "::1", "localhost"):
         ports.check_access(host, has_login=False, everybody=False)
-    assert cli.main(["serve", "--auth", "a:b", "--no-auth"]) == 2
+    assert cli.main(["serve", "--auth", "a:b", "--no-auth", "--port", "0"]) == 2
     assert "--auth and --no-auth exclude each other" in capsys.readouterr().err
     assert cli.main(["serve", "--auth", f"a:{tmp_path / 'none'}", "--port", "65535"]) == 2
     assert "there is no password file" in capsys.readouterr().err
