@@ -77,6 +77,8 @@ class Upload:
                 self._parser.write(chunk)
             except FormParserError as error:
                 raise UploadError(400, MALFORMED) from error
+            except OSError as error:  # the disk itself is full
+                raise UploadError(507, NO_ROOM) from error
 
     def finish(self) -> list[Path]:
         """The files, once the body has arrived; from now on they may be used."""
@@ -149,7 +151,8 @@ class Upload:
             if not (more := next(fitting, 0)):
                 raise UploadError(507, NO_ROOM)
             self._reserved += more
-        self._file.write(memoryview(data)[start:end])
+        if self._file.write(memoryview(data)[start:end]) != size:
+            raise UploadError(507, NO_ROOM)
         self._reserved -= size
         self._sessions.release(size)
 

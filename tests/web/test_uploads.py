@@ -1,6 +1,8 @@
 """Uploads: counted as they arrive, each for itself, and nothing is left of what is refused."""
 
 import asyncio
+import errno
+import io
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -137,6 +139,17 @@ def test_an_interrupted_upload_leaves_nothing(store: SessionStore):
     assert list(store.root.iterdir()) == []
     answers, _ = send(store, form(("a.mp4", bytes(3_500_000))))
     assert answers[0].status_code == 200  # nothing stayed reserved
+
+
+def test_a_disk_that_is_full_before_its_quota_is_explained(store: SessionStore, monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", lambda *_, **__: Full())
+    (answer,), _ = send(store, form(("a.mp4", b"x")))
+    assert (answer.status_code, answer.text) == (507, NO_ROOM)
+    assert list(store.root.iterdir()) == []
 
 
 def test_what_is_no_upload_is_refused(store: SessionStore):
