@@ -9,11 +9,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the model cards, CONTRIBUTING.md and CHANGELOG.md."""
+    """Add the model cards, CONTRIBUTING.md, SECURITY.md and CHANGELOG.md."""
     cards = sorted((ROOT / "soundspot" / "pretrained").glob("*.md"))
     pages = {
         "cards.md": "\n".join(card.read_text(encoding="utf-8") for card in cards),
         "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        "SECURITY.md": (ROOT / "SECURITY.md").read_text(encoding="utf-8"),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
     }
     for name, text in pages.items():

@@ -1,8 +1,10 @@
 """The verbs that show where a sound comes from: localize, demo, serve."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -166,6 +168,8 @@ def serve(
     device: str = "auto",
     max_seconds: float = 120.0,
     max_mb: int = 200,
+    auth: str | None = None,
+    no_auth: Flag = False,
 ) -> None:
     """Serve a web page: drop a video, see what is sounding, compare two sounds or models.
 
@@ -177,10 +181,16 @@ def serve(
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
         max_seconds: Longest video or sound to accept.
         max_mb: Largest file to accept, in MB.
+        auth: USER:FILE: ask visitors for this name and for the password whose hash is in the file.
+            A file that does not exist is made, from a password that is asked for.
+        no_auth: Let everybody use the page, also from other computers.
     """
-    from soundspot.web.ports import check_port
+    from soundspot.web.login import read_login
+    from soundspot.web.ports import check_access, check_port
 
+    check_access(host, auth is not None, no_auth)
     check_port(host, port)
+    login = None if auth is None else read_login(auth, getpass if sys.stdin.isatty() else None)
     try:
         from soundspot.web.server import serve_until_interrupted
     except ImportError as error:
@@ -189,4 +199,4 @@ def serve(
         ) from error
 
     limits = {"seconds": max_seconds, "upload_mb": max_mb}
-    serve_until_interrupted(say, host, port, model or (), limits, device)
+    serve_until_interrupted(say, host, port, model or (), limits, device, login)

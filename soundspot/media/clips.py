@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from soundspot.media import decoding, images, sound
+from soundspot.media import decoding, images, resampling, sound
 from soundspot.media.decoding import SAMPLE_RATE, MediaError, Picture, TimedSound, Waveform
 from soundspot.media.opening import Media, MediaInfo, OpenMedia, opened, probe
 from soundspot.media.sound import SILENCE_PEAK, SOUND_SAMPLES, SOUND_SECONDS, cut, is_silent
@@ -115,7 +115,7 @@ def read_waveform(media: Media) -> Waveform:
     """Read the whole sound; sample i is heard i/16000 s after the first picture."""
     with opened(media) as file:
         file.info.require_sound()
-        blocks = decoding.sound_blocks(file.info.path, 0, file.walk("audio"))
+        blocks = resampling.sound_blocks(file.info.path, 0, file.walk("audio"))
         return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 

@@ -1,9 +1,8 @@
-"""PyAV at work: frames with their times, and resampled sound.
+"""PyAV at work: frames with their times.
 
 Time 0 is the first picture of a video or the start of a sound, whatever the file's time stamps.
 
-Axes: height width = the picture as displayed; samples = mono at 16 kHz; native = mono at the
-file's own rate.
+Axes: height width = the picture as displayed; samples = mono at 16 kHz.
 """
 
 import itertools
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import av
 import numpy as np
 from av.container import InputContainer
+from av.sidedata.sidedata import SideDataContainer
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import SoundspotError
@@ -26,8 +26,6 @@ from soundspot.media import deadline
 SAMPLE_RATE = 16_000
 
 CLOCK_TOLERANCE = 1e-3  # s; Matroska rounds time stamps to a millisecond
-_HOLE = 0.1  # s; time stamps this far ahead of the samples mean missing sound, less is jitter
-LONGEST_HOLE = 600  # s; beyond it the time stamps are broken
 _BELIEVED = 86_400  # s; nobody shows one picture for longer, and a longer file is measured
 
 # Text that FFmpeg would draw as a video, or that only points to other files and the network.
@@ -39,7 +37,6 @@ _IMAGES = {name for name in av.formats_available if name.endswith("_pipe")} | {
 }
 _FORMATS = ",".join(sorted(av.formats_available - _NOT_MEDIA - _IMAGES))
 _GUESSED_DURATION = {"aac", "ac3", "mp3", "mpeg"}  # no index: FFmpeg divides size by bit rate
-_FULL_SCALE = {"u8": 2**7, "s16": 2**15, "s32": 2**31, "flt": 1, "dbl": 1}
 
 Picture = UInt8[np.ndarray, "height width 3"]
 Waveform = Float32[np.ndarray, " samples"]
@@ -71,8 +68,12 @@ class HangError(MediaError):
 
 
 @contextmanager
-def open_container(path: Path) -> Iterator[InputContainer]:
-    """Open a sound or video; what the decoder says, here or in the body, becomes a sentence."""
+def open_container(path: Path, max_pixels: int | None = None) -> Iterator[InputContainer]:
+    """Open a sound or video; what the decoder says, here or in the body, becomes a sentence.
+
+    Pictures of more than `max_pixels` are refused before there is memory for them, whatever the
+    header says.
+    """
     try:
         # "file:" keeps FFmpeg from taking a name with a colon for a network protocol.
         container = av.open(
@@ -86,8 +87,11 @@ def open_container(path: Path) -> Iterator[InputContainer]:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why})") from error
+    for stream in container.streams.video if max_pixels else ():
+        if stream.codec_context is not None:
+            stream.codec_context.options = {"max_pixels": str(max_pixels)}
     try:
-        with explain(f"{path} is cut short or damaged"):
+        with explain(_damage(path, max_pixels)):
             yield container
     except HangError:  # the decoder is still at work
         raise
@@ -95,6 +99,11 @@ def open_container(path: Path) -> Iterator[InputContainer]:
         container.close()
         raise
     container.close()
+
+
+def _damage(path: Path, max_pixels: int | None) -> str:
+    large = f", or has pictures of more than {max_pixels:,} pixels" if max_pixels else ""
+    return f"{path} is cut short or damaged{large}"
 
 
 @contextmanager
@@ -163,7 +172,11 @@ def _read(items: Iterable[T]) -> Iterator[T]:
 
 
 def decode(
-    path: Path, kind: Track, start: float, container: InputContainer | None = None
+    path: Path,
+    kind: Track,
+    start: float,
+    container: InputContainer | None = None,
+    max_pixels: int | None = None,
 ) -> Iterator[tuple[float, Any]]:
     """Decode (time, frame) from `start` or before it on.
 
@@ -172,9 +185,10 @@ def decode(
         kind: The track.
         start: 0, or a second to seek to if that is exact (see `seeks_exactly`).
         container: The file, if it is open already; with start=0 nothing has been read from it.
+        max_pixels: As `open_container` takes it.
     """
-    source = open_container(path) if container is None else nullcontext(container)
-    with source as file, explain(f"{path} is cut short or damaged"):
+    source = open_container(path, max_pixels) if container is None else nullcontext(container)
+    with source as file, explain(_damage(path, max_pixels)):
         stream = find_stream(file, kind)
         if stream is None:
             raise MediaError(f"{path} has no {kind} that can be decoded")
@@ -184,7 +198,7 @@ def decode(
                 frames = deadline.within(frames, partial(HangError, path), file)
             yield from _timed(path, file, stream, frames)
             return
-    yield from decode(path, kind, 0.0)
+    yield from decode(path, kind, 0.0, max_pixels=max_pixels)
 
 
 def _timed(
@@ -303,7 +317,9 @@ def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     with explain(f"{path} has pictures that cannot be shown"):
         picture: Any = frame.to_ndarray(format="rgb24")
     try:
-        side_data: Any = frame.side_data
+        # `frame.side_data` would be kept by the frame and keep it: a cycle that holds the picture,
+        # and through it the decoder, until Python looks for cycles.
+        side_data: Any = SideDataContainer(frame)  # type: ignore[call-arg]
     except ValueError:  # PyAV does not know all of FFmpeg's kinds of side data
         return np.ascontiguousarray(np.rot90(picture, round(frame.rotation / 90)))
     matrix = side_data.get("DISPLAYMATRIX")
@@ -314,64 +330,6 @@ def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     if abs(b) > abs(a):
         picture, a, d = picture.swapaxes(0, 1), c, b
     return np.ascontiguousarray(picture[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1])
-
-
-def sound_blocks(path: Path, second: int, frames: Iterable[TimedSound]) -> Iterator[Waveform]:
-    """Resample the sound from a whole second on.
-
-    At whole seconds the two sampling grids meet, so that from any of them the same samples follow,
-    except in the first half second, where the decoder and the filter may lack what came before.
-    `frames` is the decoded sound from `second` or before; `path` is named in errors.
-    """
-    resampler = av.AudioResampler("fltp", "mono", SAMPLE_RATE)
-    for rate, block in _native_blocks(path, second, frames):
-        frame = av.AudioFrame.from_ndarray(block[None], "fltp", "mono")
-        frame.sample_rate = rate
-        yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
-    # A resampler that had nothing to do answers the flush with [None].
-    yield from (part.to_ndarray()[0] for part in resampler.resample(None) if part is not None)
-
-
-def _native_blocks(
-    path: Path, second: int, frames: Iterable[TimedSound]
-) -> Iterator[tuple[int, Float32[np.ndarray, " native"]]]:
-    """Give (rate, about a second of mono sound) from a whole second on, silence in its holes."""
-    rate = clock = fed = given = 0  # samples: the decoder's place, what was taken, what was given
-    pieces: list[Any] = []
-    for time, frame in frames:
-        if rate == 0:
-            rate = frame.sample_rate
-            clock, fed, given = round(time * rate), second * rate, second * rate
-        if frame.sample_rate != rate:
-            raise MediaError(f"{path} changes its sampling rate at {time:.2f} s: convert it first")
-        if time - clock / rate > _HOLE:
-            clock = round(time * rate)
-        hole = clock - fed
-        if hole > LONGEST_HOLE * rate:
-            raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s")
-        clock += frame.samples
-        if clock > fed:
-            pieces += [np.zeros(max(hole, 0), np.float32), _mono(path, frame)[max(-hole, 0) :]]
-            fed = clock
-        if fed - given >= rate:
-            yield rate, np.concatenate(pieces)
-            pieces, given = [], fed
-    if fed > given:
-        yield rate, np.concatenate(pieces)
-
-
-def _mono(path: Path, frame: av.AudioFrame) -> Float32[np.ndarray, " native"]:
-    """Average the channels; full scale is 1."""
-    name = frame.format.packed.name
-    if name not in _FULL_SCALE:
-        raise MediaError(f"{path} has samples of type {name}: convert it to 16 or 32 bits first")
-    data: Any = frame.to_ndarray()
-    if frame.format.is_packed:
-        data = data.reshape(-1, frame.layout.nb_channels).T
-    if name == "flt":  # what most decoders give, some hundred times per clip
-        return np.asarray(data[0] if len(data) == 1 else np.add.reduce(data) / len(data))
-    mean = data.mean(axis=0) - (128 if name == "u8" else 0)
-    return np.asarray(mean / _FULL_SCALE[name], np.float32)
 
 
 def _seek(container: InputContainer, stream: Any, start: float) -> Iterator[Any] | None:

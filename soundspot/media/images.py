@@ -1,6 +1,7 @@
 """Image files -> upright RGB pixels, by Pillow."""
 
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -21,6 +22,18 @@ def _explain_damage(name: object) -> AbstractContextManager[None]:
 def recognise(file: Path | BytesIO) -> Image.Image:
     """Open an image of one of FORMATS, whatever its name says; every image is opened by this."""
     return Image.open(file, formats=FORMATS)
+
+
+@contextmanager
+def only_listed_formats() -> Iterator[None]:
+    """Keep other libraries, too, from opening images of formats that are not in FORMATS."""
+    Image.init()
+    known = list(Image.ID)  # what is tried if nobody says otherwise
+    Image.ID[:] = [name for name in known if name in FORMATS]
+    try:
+        yield
+    finally:
+        Image.ID[:] = known
 
 
 def open_image(path: Path) -> Image.Image | None:

@@ -32,6 +32,7 @@ class MediaInfo:
         duration: Seconds; for a video those of its pictures, None for an image.
         size: (width, height) as displayed, after rotation; None for a sound.
         has_sound: Whether there is a sound track (it may be silent).
+        max_pixels: Readers refuse a video's pictures that are larger, before decoding them.
     """
 
     path: Path
@@ -39,6 +40,7 @@ class MediaInfo:
     duration: float | None
     size: tuple[int, int] | None
     has_sound: bool
+    max_pixels: int | None = None
 
     @property
     def _is_a(self) -> str:
@@ -101,9 +103,17 @@ class OpenMedia:
         again, so that several may run side by side.
         """
         unread, self._unread = self._unread, None
+        path, largest = self.info.path, self.info.max_pixels
         if start > 0 and decoding.seeks_exactly(self.container, kind):
-            return decoding.decode(self.info.path, kind, start, self.container)
-        return decoding.decode(self.info.path, kind, 0.0, unread)
+            return decoding.decode(path, kind, start, self.container, largest)
+        return decoding.decode(path, kind, 0.0, unread, largest)
+
+    def announced_size(self) -> tuple[int, int] | None:
+        """Width and height as the header has them, before rotation; None for a sound."""
+        if self.image is not None:
+            return self.image.size
+        stream = decoding.find_stream(self.container, "video")
+        return None if stream is None else (stream.width, stream.height)
 
     def sound_seconds(self) -> float:
         """When the sound ends, as the file announces it; else when the file ends."""
@@ -133,12 +143,18 @@ def probe(media: Media) -> MediaInfo:
 
 
 @contextmanager
-def opened(media: Media) -> Iterator[OpenMedia]:
-    """Open a file and find out what it holds; one that is open already is left open."""
+def opened(media: Media, max_pixels: int | None = None) -> Iterator[OpenMedia]:
+    """Open a file and find out what it holds; one that is open already is left open.
+
+    Args:
+        media: The file.
+        max_pixels: For a path: what `MediaInfo` says of it.
+    """
     if isinstance(media, OpenMedia):
         yield media
         return
     known = media if isinstance(media, MediaInfo) else None
+    largest = max_pixels if known is None else known.max_pixels
     path = media.path if isinstance(media, MediaInfo) else Path(media)
     _check_file(path)
     image = images.open_image(path) if known is None or known.kind == "image" else None
@@ -147,8 +163,9 @@ def opened(media: Media) -> Iterator[OpenMedia]:
             size = images.upright_size(path, image)
             yield OpenMedia(MediaInfo(path, "image", None, size, has_sound=False), image)
         return
-    with decoding.open_container(path) as container:
-        yield OpenMedia(known or _inspect(path, container), container=container)
+    with decoding.open_container(path, largest) as container:
+        info = known or replace(_inspect(path, container), max_pixels=largest)
+        yield OpenMedia(info, container=container)
 
 
 def _check_file(path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
-from soundspot.media import decoding
+from soundspot.media import decoding, resampling
 from soundspot.media.decoding import SAMPLE_RATE, AnyWaveform, MediaError, TimedSound, Waveform
 from soundspot.media.opening import OpenMedia
 
@@ -64,7 +64,7 @@ def walk_windows(
         longest: Seconds of the longest window of all moments.
         begin: A whole second of the sound, before all windows.
     """
-    blocks = decoding.sound_blocks(path, begin, frames)
+    blocks = resampling.sound_blocks(path, begin, frames)
     buffer = np.zeros(0, np.float32)  # the sound from second `begin` on
     for at, lengths in moments:
         oldest = _oldest(at, longest)

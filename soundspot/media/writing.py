@@ -19,6 +19,7 @@ from soundspot.common.files import atomic_write, write_bytes
 from soundspot.media import decoding
 from soundspot.media.decoding import SAMPLE_RATE, MediaError, Picture, TimedSound, Waveform
 from soundspot.media.opening import PathLike
+from soundspot.media.resampling import LONGEST_HOLE
 
 CLOCK = 90_000  # ticks per second of the pictures' time stamps
 SOUND_RATE = 48_000  # of a copied sound track; every codec accepts it
@@ -184,7 +185,7 @@ def stereo_blocks(
         if clock is None:
             clock = min(place, 0)
         hole = place - clock
-        if hole > decoding.LONGEST_HOLE * SOUND_RATE:
+        if hole > LONGEST_HOLE * SOUND_RATE:
             raise MediaError(f"{path} is damaged: its sound jumps ahead to {time:.2f} s")
         while hole > _HOLE:
             silence = min(hole, SOUND_RATE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float32
@@ -110,7 +110,9 @@ def trained_models() -> tuple[str, ...]:
     return (DEFAULT_MODEL, *others)
 
 
-_load = lru_cache(maxsize=4)(load)
+@cache  # of all models that are served: with a limit, they could push each other out
+def _load(name: str, device: str) -> Localizer:
+    return load(name, device)
 
 
 def horn() -> Float32[np.ndarray, "48000"]:

@@ -125,13 +125,16 @@ class Handlers:
             session = self._session(request)
             question = self._question(session, Inputs(*values))
             localizer = self.models.get(question.model)
-            out = self.sessions.result_path(session, f"{question.picture.path.stem}-soundspot.mp4")
+            name = f"{question.picture.path.stem}-soundspot.mp4"
 
             def on_progress(share: float) -> None:
                 self.sessions.touch(session)
+                self.sessions.check_room()
                 progress(share, desc="Making the video")
 
-            render_within_limits(localizer, question, out, self.limits, session.stop, on_progress)
+            with self.sessions.making(session, name) as out:
+                stop = session.stop
+                render_within_limits(localizer, question, out, self.limits, stop, on_progress)
         except Exception as error:
             return _html(self._note(error)), gr.Video(visible=False)
         return _html(""), gr.Video(str(out), visible=True)

@@ -14,6 +14,7 @@ PRIVATE = {"api_visibility": "private", "preprocess": False}
 QUICK = {"queue": False, "show_progress": "hidden", **PRIVATE}
 # Work is done one request at a time; of the requests of one control, only the last counts.
 PICTURES = {"concurrency_id": "pictures", "concurrency_limit": 1}
+LOOK = {"show_progress": "hidden", **PICTURES, **PRIVATE}
 LOCATE = {"trigger_mode": "always_last", **PICTURES, **PRIVATE}
 DRAWN = {"interactive": False, "buttons": ["download", "fullscreen"]}
 RENDER = {"concurrency_id": "videos", "concurrency_limit": 1, **PRIVATE}
@@ -96,7 +97,7 @@ def _connect(handlers: Handlers, controls: SimpleNamespace, results: SimpleNames
     files = (controls.video, controls.picture, controls.sound)
     for event in (*(turn.then for turn in turned), *(file.change for file in files)):
         outputs = [controls.wave, controls.at, results.note, results.moving]
-        looked = event(handlers.on_upload, controls.inputs, outputs, **QUICK)
+        looked = event(handlers.on_upload, controls.inputs, outputs, **LOOK)
         looked.then(handlers.on_show, asked, results.outputs, **LOCATE)
     # Choices: locate again, or only draw again.
     changes = [control.change for control in (controls.model, controls.compare, controls.own)]

@@ -18,8 +18,9 @@ class Limits:
     upload_mb: int = 200  # one file
     seconds: float = 120.0  # a video or sound
     megapixels: float = 25.0  # a picture, or the frames of a video
-    disk_mb: int = 4000  # all files together; beyond it uploads are refused
-    waiting: int = 32  # requests; they are processed one at a time
+    disk_mb: int = 4000  # all files together
+    for_uploads: float = 0.9  # the share of the disk that uploads may fill; results get the rest
+    waiting: int = 64  # requests; they are processed one at a time
     visitors: int = 64  # sessions at a time
     idle: float = 3600.0  # seconds without a sign of life after which a session ends
     unclaimed: float = 600.0  # seconds after which an upload that no session uses is removed
@@ -34,17 +35,18 @@ class Limits:
 
 
 def check_upload(path: Path, limits: Limits) -> MediaInfo:
-    """Probe an upload; refuse what is unreadable, too long or too large."""
-    info = media.probe(path)
-    if info.duration is not None and info.duration > limits.seconds:
-        raise SoundspotError(
-            f"{path.name} is {info.duration:.0f} s long, but this page accepts up to "
-            f"{limits.seconds:g} s: cut it, or use `soundspot localize` for long files"
-        )
-    if info.size is not None and info.size[0] * info.size[1] > limits.megapixels * MB:
-        width, height = info.size
-        raise SoundspotError(
-            f"{path.name} has {width} x {height} pixels, but this page accepts up to "
-            f"{limits.megapixels:g} megapixels: make it smaller"
-        )
-    return info
+    """Probe an upload; refuse what is unreadable, too long or too large before decoding it."""
+    most = round(limits.megapixels * MB)
+    with media.opened(path, most) as file:
+        duration, size = file.info.duration, file.announced_size()
+        if duration is not None and duration > limits.seconds:
+            raise SoundspotError(
+                f"{path.name} is {duration:.0f} s long, but this page accepts up to "
+                f"{limits.seconds:g} s: cut it, or use `soundspot localize` for long files"
+            )
+        if size is not None and size[0] * size[1] > most:
+            raise SoundspotError(
+                f"{path.name} has {size[0]} x {size[1]} pixels, but this page accepts up to "
+                f"{limits.megapixels:g} megapixels: make it smaller"
+            )
+        return media.probe(file)

@@ -1,31 +1,29 @@
-"""Filters the requests to gradio: refuses what gradio would allow but this page must not.
+"""Stands before gradio: lets through what the page needs, and answers uploads itself.
 
-Gradio stores equal uploads of different visitors as one file, fetches web addresses that are given
-instead of files, and acts as a proxy to them. Here each upload is stored separately, and neither
-the server nor, by its Content-Security-Policy, the browser contacts any other address.
+Neither the server nor, by its Content-Security-Policy, the browser contacts any other address.
 """
 
 import asyncio
-import json
-import shutil
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from soundspot.web import routes
 from soundspot.web.heap import trim_heaps
 from soundspot.web.limits import MB
+from soundspot.web.login import Login
 from soundspot.web.sessions import SessionStore
+from soundspot.web.uploads import Uploads
 
 MAX_BODY = 1 * MB  # of requests other than uploads
 BUSY = "soundspot is busy and its queue is full: try again in a minute"
-NO_ROOM = "the server's disk quota is full: try again in a few minutes"
 TOO_LONG = "this request is too long: files must be uploaded"
 EXTERNAL = "soundspot accepts uploaded files only, not web addresses"
+REFUSED = "this page does not offer that"
+LOGIN = "log in with the name and password of this page"
 POLICY = (
     "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
     "style-src 'self' 'unsafe-inline'; worker-src 'self' blob:; frame-ancestors 'none'; "
@@ -39,111 +37,91 @@ HEADERS = [
 
 
 class RequestFilter:
-    """ASGI middleware around gradio's application; `sessions` holds the uploads."""
+    """ASGI middleware around gradio's application.
 
-    def __init__(self, app: ASGIApp, sessions: SessionStore) -> None:
+    Args:
+        app: The application.
+        sessions: Where uploads are kept.
+        login: Who may use the page; None for everybody.
+    """
+
+    def __init__(self, app: ASGIApp, sessions: SessionStore, login: Login | None = None) -> None:
         self.app = app
         self.sessions = sessions
-        self._uploading = 0
+        self.login = login
+        self._uploads = Uploads(sessions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        path = unquote(scope["path"])
-        send = _with_headers(send)
-        if "/proxy=" in path or is_external(path.partition("/file=")[2]):
-            await _refusal(403, EXTERNAL)(scope, receive, send)
-        elif "/heartbeat/" in path:
-            with self.sessions.page_open(path.rpartition("/heartbeat/")[2]):
-                await self._heartbeat(scope, receive, send)
-            await asyncio.to_thread(trim_heaps)
-        elif scope["method"] != "POST":
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] != "http":
             await self.app(scope, receive, send)
         else:
-            answer = self._upload if path.rstrip("/").endswith("/upload") else self._call
-            response = await answer(scope, receive)
-            await response(scope, receive, send)
+            await self._answer(scope, receive, _with_headers(send))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
+        if not await self._may_enter(Request(scope), path):
+            challenge = {"WWW-Authenticate": 'Basic realm="soundspot", charset="UTF-8"'}
+            response = _refusal(401, LOGIN, challenge)
+        elif routes.is_address(path.partition("/file=")[2]):
+            response = _refusal(403, EXTERNAL)
+        elif not routes.is_allowed(method, path):
+            response = _refusal(404, REFUSED)
+        elif path.startswith(routes.HEARTBEAT):
+            await self._heartbeat(scope, receive, send)
+            return
+        elif path == routes.PROGRESS:
+            response = self._uploads.progress(Request(scope).query_params.get("upload_id", ""))
+        elif method != "POST":
+            await self.app(scope, receive, send)
+            if routes.ANSWER.fullmatch(path):  # the work is done; programs have no heartbeat
+                await asyncio.to_thread(trim_heaps)
+            return
+        elif path == routes.UPLOAD:
+            response = await self._uploads.receive(Request(scope, receive))
+        else:
+            response = await self._call(scope, receive)
+        await response(scope, receive, send)
+
+    async def _may_enter(self, request: Request, path: str) -> bool:
+        if self.login is None or path == routes.LAUNCH:
+            return True
+        return await asyncio.to_thread(self.login.accepts, request.headers.get("authorization", ""))
 
     async def _heartbeat(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run gradio's heartbeat until the page is closed, which gradio would notice only later."""
-        message = await receive()
-        gone = asyncio.ensure_future(receive())
-        beat = asyncio.ensure_future(self.app(scope, _replay(message, asyncio.Event().wait), send))
-        try:
-            await asyncio.wait({gone, beat}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            beat.cancel()
-            await asyncio.gather(gone, beat, return_exceptions=True)
-
-    async def _upload(self, scope: Scope, receive: Receive) -> Response:
-        if not await asyncio.to_thread(self.sessions.has_room):
-            return _refusal(507, NO_ROOM)
-        # Visitors share gradio's own folders, so these may go only when no upload is under way.
-        self._uploading += 1
-        try:
-            response = await _collect(self.app, scope, receive)
-            if response.status_code == 200:
-                uploads = map(Path, json.loads(response.body))
-                return JSONResponse([str(self.sessions.add_upload(path)) for path in uploads])
-        finally:
-            self._uploading -= 1
-            if not self._uploading:
-                self._remove_originals()
-        if response.status_code == 413:
-            largest = self.sessions.limits.upload_mb
-            return PlainTextResponse(f"this page accepts files of up to {largest} MB", 413)
-        return response
-
-    def _remove_originals(self) -> None:
-        for folder in self.sessions.root.iterdir():
-            if not folder.name.startswith(("upload-", "session-")):
-                if folder.is_dir():
-                    shutil.rmtree(folder, ignore_errors=True)
-                else:
-                    folder.unlink(missing_ok=True)  # left by an interrupted upload
+        with self.sessions.page_open(scope["path"].removeprefix(routes.HEARTBEAT)):
+            message = await receive()
+            gone = asyncio.ensure_future(receive())
+            replayed = _replay(message, asyncio.Event().wait)
+            beat = asyncio.ensure_future(self.app(scope, replayed, send))
+            try:
+                await asyncio.wait({gone, beat}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                gone.cancel()
+                beat.cancel()
+                await asyncio.gather(gone, beat, return_exceptions=True)
+        await asyncio.to_thread(trim_heaps)
 
     async def _call(self, scope: Scope, receive: Receive) -> Response:
-        body = b""
+        body = bytearray()
         try:
             async for chunk in Request(scope, receive).stream():
                 body += chunk
                 if len(body) > MAX_BODY:
                     return _refusal(413, TOO_LONG)
+            checked = routes.without_addresses(bytes(body))
         except ClientDisconnect:
             return Response()  # to nobody
-        if names_external(body):
+        except routes.ExternalAddressError:
             return _refusal(400, EXTERNAL)
-        whole = {"type": "http.request", "body": body, "more_body": False}
-        response = await _collect(self.app, scope, _replay(whole, receive))
+        headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
+        headers.append((b"content-length", str(len(checked)).encode()))
+        whole = {"type": "http.request", "body": checked, "more_body": False}
+        response = await _collect(self.app, {**scope, "headers": headers}, _replay(whole, receive))
         return _refusal(503, BUSY) if response.status_code == 503 else response
-
-
-def is_external(path: str) -> bool:
-    """Whether this is a web address, of any protocol."""
-    return "://" in path or path.lower().startswith(("http:", "https:", "//"))
-
-
-def names_external(body: bytes) -> bool:
-    """Whether a request gives a web address instead of a file."""
-    try:
-        return any(is_external(path) for path in _paths(json.loads(body or b"null")))
-    except ValueError:
-        return False  # gradio refuses it
-    except RecursionError:
-        return True  # nobody nests a file name this deep for a good reason
-
-
-def _paths(data: Any) -> Iterator[str]:
-    if isinstance(data, dict):
-        if isinstance(data.get("path"), str):
-            yield data["path"]
-        data = list(data.values())
-    if isinstance(data, list):
-        for value in data:
-            yield from _paths(value)
 
 
 def _with_headers(send: Send) -> Send:
@@ -180,5 +158,5 @@ async def _collect(app: ASGIApp, scope: Scope, receive: Receive) -> Response:
     return response
 
 
-def _refusal(status: int, sentence: str) -> Response:
-    return JSONResponse({"detail": sentence, "error": sentence}, status)
+def _refusal(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"detail": sentence, "error": sentence}, status, headers)

@@ -1,5 +1,9 @@
-"""Whether the page can listen where it should; without gradio, so that it is known at once."""
+"""Whether the page can, and may, listen where it should.
 
+Without gradio, so that it is known at once.
+"""
+
+import ipaddress
 import socket
 
 from soundspot.common.errors import SoundspotError
@@ -23,3 +27,24 @@ def check_port(host: str, port: int) -> None:
             f"cannot listen on {host}:{port} ({error.strerror}): the port is taken, or the address "
             "is not one of this computer; choose another --port or --host"
         ) from error
+
+
+def check_access(host: str, has_login: bool, everybody: bool) -> None:
+    """Refuse to let everybody who reaches this computer use the page, unless that is wanted."""
+    if has_login and everybody:
+        raise SoundspotError("--auth and --no-auth exclude each other: give one of them")
+    if not (has_login or everybody or is_loopback(host)):
+        raise SoundspotError(
+            f"with --host {host} other computers can reach the page: set a password with --auth "
+            "USER:FILE, or say --no-auth to let everybody in"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this computer can reach an address."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = [str(address[0]).partition("%")[0] for *_, address in found]
+        return all(ipaddress.ip_address(address).is_loopback for address in addresses)
+    except (OSError, ValueError):
+        return False

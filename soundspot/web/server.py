@@ -12,16 +12,17 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from soundspot.common.errors import SoundspotError
+from soundspot.media.images import only_listed_formats
 from soundspot.web.comparing import ServedModels, trained_models
 from soundspot.web.handlers import Handlers
 from soundspot.web.heap import limit_heaps
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
+from soundspot.web.login import Login
 from soundspot.web.markup import CSS
 from soundspot.web.middleware import RequestFilter
 from soundspot.web.sessions import SessionStore
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 FONTS = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
 
 
@@ -31,6 +32,7 @@ def serving(
     host: str = "127.0.0.1",
     port: int | None = None,
     device: str = "auto",
+    login: Login | None = None,
     **limits: Any,
 ) -> Iterator[str]:
     """Serve the page while the context lasts.
@@ -40,6 +42,7 @@ def serving(
         host: Address to listen on.
         port: Port to listen on. Default: a free one.
         device: Where to compute, as `load` takes it.
+        login: Who may use the page. Default: everybody who reaches it.
         limits: Attributes of `Limits`.
 
     Yields:
@@ -50,16 +53,20 @@ def serving(
     for name in served.names:
         served.get(name)  # a model that cannot be loaded is reported now, not to a visitor
     sessions = SessionStore(limited)
-    with _environment(sessions.root):
+    with _environment(sessions.root), only_listed_formats():
         page = build_page(Handlers(served, limited, sessions))
         try:
-            yield _launch(page, sessions, host, port)
+            yield _launch(page, sessions, host, port, login)
         finally:
             page.close(verbose=False)
             sessions.clear()
 
 
-def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None) -> str:
+def _launch(
+    page: gr.Blocks, sessions: SessionStore, host: str, port: int | None, login: Login | None
+) -> str:
+    page.api_open = False  # whoever calls a queued function waits in the queue
+    request_filter = Middleware(RequestFilter, sessions=sessions, login=login)
     try:
         _, url, _ = page.launch(
             server_name=host,
@@ -75,7 +82,7 @@ def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None
             footer_links=[],
             max_file_size=f"{sessions.limits.upload_mb}mb",
             state_session_capacity=sessions.limits.visitors,
-            app_kwargs={"middleware": [Middleware(RequestFilter, sessions=sessions)]},
+            app_kwargs={"middleware": [request_filter]},
             theme=gr.themes.Default(primary_hue="blue", **FONTS),
             css=CSS,
         )
@@ -94,13 +101,12 @@ def serve_until_interrupted(
     models: Sequence[str],
     limits: dict[str, Any],
     device: str = "auto",
+    login: Login | None = None,
 ) -> None:
     """Serve the page until Ctrl+C or SIGTERM."""
     limit_heaps()
-    with serving(models, host, port, device, **limits) as url:
+    with serving(models, host, port, device, login, **limits) as url:
         say(f"soundspot: {url}")
-        if host not in LOOPBACK:
-            say("WARNING: anyone who can reach this computer can use the page.")
         say("Stop with Ctrl+C.")
         # The visitors' files must be removed, however the server is stopped.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -111,7 +117,11 @@ def serve_until_interrupted(
 @contextmanager
 def _environment(root: Path) -> Iterator[None]:
     """Replace the settings that gradio reads from the environment by those the page needs."""
-    ours = {"GRADIO_TEMP_DIR": str(root), "GRADIO_ANALYTICS_ENABLED": "False"}
+    ours = {
+        "GRADIO_TEMP_DIR": str(root),
+        "GRADIO_ANALYTICS_ENABLED": "False",
+        "GRADIO_ANALYTICS_MAX_EVENTS": "1",  # it records them even so
+    }
     names = [name for name in os.environ if name.startswith("GRADIO_")]
     before = {name: os.environ.pop(name) for name in names}
     os.environ.update(ours)

@@ -49,18 +49,46 @@ class SessionStore:
         self._sessions: dict[str, Session] = {}
         self._unclaimed: dict[Path, float] = {}
         self._open_pages: Counter[str] = Counter()
+        self._reserved = 0  # bytes that uploads under way may still write
 
     def touch(self, session: Session) -> None:
         """Record a sign of life."""
         session.last_seen = self._clock()
 
+    def upload_folder(self) -> Path | None:
+        """A new folder for an upload; None if too many wait for somebody to use them."""
+        self.sweep()
+        if len(self._unclaimed) >= self.limits.visitors * self.limits.kept:
+            return None
+        return self._folder(self.root, "upload-")
+
     def add_upload(self, upload: Path) -> Path:
-        """Link a new upload into its own folder, so that the original may be removed."""
-        place = self._folder(self.root, "upload-") / upload.name
-        place.hardlink_to(upload)
+        """Record a complete upload, in a folder of its own."""
         with self._lock:
-            self._unclaimed[place] = self._clock()
-        return place
+            self._unclaimed[upload] = self._clock()
+        return upload
+
+    def reserve(self, size: int) -> bool:
+        """Reserve room on the disk for an upload, if there is any; `release` what was written."""
+        with self._lock:
+            if self._free(self.limits.for_uploads) < self._reserved + size:
+                return False
+            self._reserved += size
+            return True
+
+    def release(self, size: int) -> None:
+        """Give back reserved room: it has been used, or is not needed."""
+        with self._lock:
+            self._reserved -= size
+
+    def check_room(self) -> None:
+        """Refuse to write results on a full disk."""
+        if self._free(1.0) <= 0:
+            raise SoundspotError("the server's disk quota is full: try again in a few minutes")
+
+    def _free(self, share: float) -> float:
+        """Bytes that are left of a share of the disk."""
+        return share * self.limits.disk_mb * MB - _bytes_below(self.root)
 
     def session(self, key: str) -> Session:
         """Get or open the session with this key.
@@ -109,10 +137,25 @@ class SessionStore:
 
     def result_path(self, session: Session, name: str) -> Path:
         """A new path with this file name, for a result."""
+        self.check_room()
         folder = self._folder(session.folder)
         with self._lock:
             self._keep(session.results, folder / name)
         return folder / name
+
+    @contextmanager
+    def making(self, session: Session, name: str) -> Iterator[Path]:
+        """A new path for a result that takes long: it gets old only once it is made."""
+        self.check_room()
+        path = self._folder(session.folder) / name
+        try:
+            yield path
+        finally:
+            if path.exists():
+                with self._lock:
+                    self._keep(session.results, path)
+            else:
+                shutil.rmtree(path.parent, ignore_errors=True)
 
     def close(self, key: str) -> None:
         """Close a session: stop its work and remove its files."""
@@ -134,12 +177,6 @@ class SessionStore:
                 shutil.rmtree(path.parent, ignore_errors=True)
         for key in idle:
             self.close(key)
-
-    def has_room(self) -> bool:
-        """Whether one more upload fits on the disk."""
-        self.sweep()
-        free = self.limits.disk_mb * MB - _bytes_below(self.root)
-        return free >= self.limits.upload_mb * MB
 
     def clear(self) -> None:
         """Close all sessions and remove the root."""

@@ -1,5 +1,6 @@
 """Media files made here, frame by frame and sample by sample, so that every answer is known."""
 
+import gc
 import io
 import itertools
 import os
@@ -625,9 +626,9 @@ def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPat
     opened: list[Path] = []
     open_container = decoding.open_container
 
-    def spy(path: Path) -> Any:
+    def spy(path: Path, *limits: Any) -> Any:
         opened.append(path)
-        return open_container(path)
+        return open_container(path, *limits)
 
     monkeypatch.setattr(decoding, "open_container", spy)
     for at in (0.4, 1.5, 2.2):
@@ -955,3 +956,18 @@ def test_a_short_sound_is_heard_once_and_repeated(tmp_path: Path):
     media.write_jpeg(tmp_path / "p.jpg", np.zeros((8, 8, 3), np.uint8))
     clip = media.read_clip(tmp_path / "p.jpg", tmp_path / "s.flac")
     assert clip.heard == pytest.approx((0.0, 1.25)) and len(clip.waveform) == 48_000
+
+
+def test_pictures_are_freed_at_once(clip: Path) -> None:
+    """Not only when Python looks for cycles: a decoded picture takes megabytes."""
+    media.read_clip(clip, at=0.4)
+    gc.collect()
+    gc.disable()
+    try:
+        media.read_clip(clip, at=0.4)
+        media.probe(clip)
+        list(media.iter_frames(clip, 5.0))
+        left = [thing for thing in gc.get_objects() if type(thing) is av.VideoFrame]
+    finally:
+        gc.enable()
+    assert left == []

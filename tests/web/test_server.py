@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 from soundspot import cli
 from soundspot.common.errors import SoundspotError
@@ -139,6 +139,69 @@ def test_nothing_of_the_server_can_be_read(server: str, tmp_path: Path):
     )
     answer = httpx.get(f"{server}gradio_api/call/localize/{call.json()['event_id']}", timeout=60)
     assert "event: error" in answer.text and "complete" not in answer.text
+
+
+@pytest.mark.weights
+def test_the_server_is_no_proxy(server: str, monkeypatch):
+    from gradio import processing_utils, routes
+
+    asked = []
+
+    async def fetch(address, *_):
+        asked.append(address)
+
+    monkeypatch.setattr(routes, "secure_url_stream_response", fetch)
+    monkeypatch.setattr(processing_utils, "async_ssrf_protected_download", fetch)
+    for route in ("file/", "file=", "proxy="):
+        answer = httpx.get(f"{server}gradio_api/{route}http://example.org/x")
+        assert answer.status_code in (403, 404)
+    data = [{"path": "http://example.org/x.mp4", "meta": {"_type": "gradio.FileData"}}]
+    call = httpx.post(f"{server}gradio_api/call/localize", json={"data": [*data, *[None] * 5]})
+    assert call.status_code == 400 and asked == []
+
+
+@pytest.mark.weights
+def test_nobody_passes_the_queue(server: str, tmp_path: Path):
+    """Gradio would run a function at once for whoever calls it by its other address."""
+    answer = httpx.post(f"{server}gradio_api/run/localize", json={"data": [None] * 6})
+    assert answer.status_code == 404
+
+
+@pytest.mark.weights
+def test_postscript_in_disguise_is_no_picture(client, tmp_path: Path, monkeypatch):
+    from gradio_client.exceptions import AppError
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_: pytest.fail("ran Ghostscript"))
+    photo, sound = tmp_path / "photo.jpg", tmp_path / "s.flac"
+    photo.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n%%EOF\n")
+    media.write_flac(sound, BARKS)
+    with pytest.raises(AppError, match="photo.jpg is not a readable image"):
+        locate(client, photo, sound=sound)
+    with pytest.raises(UnidentifiedImageError):
+        Image.open(photo)  # as gradio would do it
+
+
+@pytest.mark.weights
+def test_a_login_is_asked_of_browsers_and_programs(server: str, tmp_path: Path, monkeypatch):
+    from gradio_client import Client
+
+    from soundspot.web import login
+    from soundspot.web.server import serving
+
+    monkeypatch.setattr(login, "N", 2)
+    login.write_password(tmp_path / "secret", "correct horse")
+    who = login.read_login(f"anna:{tmp_path / 'secret'}")
+    clip = write_clip(tmp_path / "a.mp4")
+    with serving([DEFAULT_MODEL], login=who) as url:
+        for path in ("", "config", "gradio_api/info", "gradio_api/file=/etc/hostname"):
+            assert httpx.get(url + path).status_code == 401
+            assert httpx.get(url + path, auth=("anna", "wrong horse")).status_code == 401
+        assert httpx.get(url, auth=("anna", "correct horse")).status_code == 200
+        header = httpx.BasicAuth("anna", "correct horse")._auth_header
+        client = Client(url, headers={"Authorization": header}, verbose=False)
+        numbers, _ = locate(client, clip)
+        assert len(numbers["maps"]) == 1
+        client.close()
 
 
 @pytest.mark.weights

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.web.limits import Limits, check_upload
+from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
-from web_media import write_clip
 
 
 class Clock:
@@ -32,13 +31,11 @@ def store(clock: Clock):
 
 
 def upload(store: SessionStore, name: str = "a.mp4", size: int = 7) -> Path:
-    """What gradio and the guard do with an upload."""
-    arrived = store.root / "hash" / name
-    arrived.parent.mkdir(exist_ok=True)
-    arrived.write_bytes(b"x" * size)
-    place = store.add_upload(arrived)
-    arrived.unlink()
-    return place
+    """What `Uploads` does with an upload."""
+    folder = store.upload_folder()
+    assert folder is not None
+    (folder / name).write_bytes(b"x" * size)
+    return store.add_upload(folder / name)
 
 
 def test_an_upload_belongs_to_who_uses_it_first(store: SessionStore):
@@ -99,10 +96,47 @@ def test_programs_make_room_for_visitors_but_open_pages_do_not(store: SessionSto
     assert not folder.exists()  # the page was closed
 
 
-def test_the_disk_is_not_filled(store: SessionStore):
-    assert store.has_room()
-    upload(store, size=1_000_001)
-    assert not store.has_room()
+def test_a_result_gets_old_only_once_it_is_made(store: SessionStore):
+    """A video takes longer than many comparisons."""
+    mine = store.session("mine")
+    with store.making(mine, "video.mp4") as video:
+        for _ in range(5):
+            store.result_path(mine, "map.jpg").write_bytes(b"y")
+        video.write_bytes(b"v")
+    assert video.exists()
+    for _ in range(2):
+        store.result_path(mine, "map.jpg")
+    assert video.exists()  # the third newest
+    store.result_path(mine, "map.jpg")
+    assert not video.parent.exists()
+    with pytest.raises(ValueError), store.making(mine, "video.mp4") as failed:
+        raise ValueError
+    assert not failed.parent.exists()
+
+
+def test_room_is_reserved_and_given_back(store: SessionStore):
+    most = int(0.9 * 201e6)  # the rest is for results
+    assert not store.reserve(most + 1)
+    assert store.reserve(most) and not store.reserve(1)
+    store.release(1_000)
+    assert store.reserve(1_000) and not store.reserve(1)
+    store.release(most)
+    upload(store, size=1_001)
+    assert not store.reserve(most - 1_000) and store.reserve(most - 1_001)
+
+
+def test_results_stay_within_the_disk_as_well():
+    store = SessionStore(Limits(disk_mb=1))
+    mine = store.session("mine")
+    store.result_path(mine, "a").write_bytes(bytes(999_999))
+    store.result_path(mine, "b").write_bytes(b"y")
+    for refused in (store.check_room, lambda: store.result_path(mine, "c")):
+        with pytest.raises(SoundspotError, match="the server's disk quota is full"):
+            refused()
+    with pytest.raises(SoundspotError, match="quota is full"), store.making(mine, "d"):
+        pass
+    assert not store.reserve(1)
+    store.clear()
 
 
 def test_room_is_counted_while_others_leave(store: SessionStore, monkeypatch):
@@ -117,17 +151,4 @@ def test_room_is_counted_while_others_leave(store: SessionStore, monkeypatch):
             yield entry
 
     monkeypatch.setattr(os, "walk", vanishing)
-    assert store.has_room()
-
-
-def test_limits(tmp_path: Path):
-    path = write_clip(tmp_path / "a.mp4")
-    assert check_upload(path, Limits()).kind == "video"
-    with pytest.raises(
-        SoundspotError, match="a.mp4 is 2 s long, but this page accepts up to 1.5 s"
-    ):
-        check_upload(path, Limits(seconds=1.5))
-    with pytest.raises(SoundspotError, match="64 x 48 pixels, .* up to 0.003 megapixels"):
-        check_upload(path, Limits(megapixels=0.003))
-    with pytest.raises(SoundspotError, match="a limit above 0 for seconds, got nan"):
-        Limits(seconds=float("nan"))
+    assert store.reserve(1)
