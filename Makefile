@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-fast check docs fuzz release format clean
+.PHONY: demo test test-fast check docs fuzz mutants release format clean
 .DEFAULT_GOAL := demo
 
 demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real photograph
@@ -17,6 +17,9 @@ test: $(INSTALLED)  ## the whole test suite, one process per core
 
 fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0
+
+mutants: $(INSTALLED)  ## break the code in small ways, one at a time: the tests must notice
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutating.py
 
 check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .

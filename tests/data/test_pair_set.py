@@ -227,7 +227,10 @@ def test_fingerprint_follows_the_manifest(root: Path) -> None:
     change_line(root, 1, licence="CC-BY")
     after_pairs = PairSet.open(root).fingerprint()
     write_head(root, provenance={"sound": "another window"})
-    assert len({before, after_pairs, PairSet.open(root).fingerprint()}) == 3
+    after_head = PairSet.open(root).fingerprint()
+    sounds = (root / "sounds.jsonl").read_text()
+    (root / "sounds.jsonl").write_text(sounds.replace("woof", "wuff"))
+    assert len({before, after_pairs, after_head, PairSet.open(root).fingerprint()}) == 4
 
 
 def test_draws_keep_class_and_split_and_change_with_epoch(root: Path) -> None:
@@ -278,8 +281,10 @@ def test_check_lists_everything_at_once(root: Path) -> None:
     media.write_flac(root / "sounds/bark.flac", tone(1.0)[:47_999])
     media.write_flac(root / "sounds/woof.flac", np.zeros(48_000, np.float32))
     (root / "sounds/meow.flac").write_bytes(b"")
-    change_line(root, 3, boxes=[[[0.5, 0.1, 0.5, 0.2]]])
-    found = {(problem.kind, problem.item) for problem in find_problems(PairSet.open(root))}
+    change_line(root, 3, boxes=[[[0.5, 0.1, 0.5, 0.2], [0.1, 0.5, 0.2, 0.5]]])
+    problems = list(find_problems(PairSet.open(root)))
+    assert [problem.kind for problem in problems].count("box") == 2
+    found = {(problem.kind, problem.item) for problem in problems}
     assert found == {
         ("missing", "frames/a.jpg"),
         ("unreadable", "frames/b.jpg"),

@@ -77,6 +77,11 @@ def test_p_value_by_hand():
     assert test.p == pytest.approx(2 / 1024, abs=3e-4)
 
 
+def test_p_is_never_zero():
+    # No flip in ten of forty signs is as extreme; the data themselves count as one.
+    assert paired_test(np.ones(40), np.zeros(40), resamples=10).p == pytest.approx(1 / 11)
+
+
 def test_ties_count_as_extreme():
     # differences 1, 1, -1: sum 1; sums of flips are 3, 1, -1, -3: all at least as far out
     assert paired_test(np.array([1.0, 1.0, 0.0]), np.array([0.0, 0.0, 1.0])).p == 1

@@ -14,6 +14,7 @@ from soundspot.model.methods.contrastive import (
     ContrastiveConfig,
     alike_targets,
     info_nce,
+    matched,
 )
 from soundspot.model.methods.method import Batch
 
@@ -54,6 +55,13 @@ def test_the_loss_is_the_mean_of_both_views_and_directions() -> None:
     torch.manual_seed(0)
     method, batch = Contrastive(SMALL), a_batch()
     assert method(batch).loss.item() == pytest.approx(loss_by_loops(method, batch), rel=1e-5)
+
+
+def test_the_share_of_frames_that_fit_their_own_sound_best() -> None:
+    # Rows are frames: the second fits another sound better, though every sound fits its own frame.
+    logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.5, 0.0], [0.0, 1.0, 5.0]])
+    assert matched(logits).item() == pytest.approx(2 / 3)
+    assert matched(logits.T).item() == 1
 
 
 def test_gradients_reach_both_sides() -> None:

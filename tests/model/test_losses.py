@@ -80,8 +80,9 @@ def test_whitened_features_have_unit_covariance():
     np.testing.assert_allclose(np.cov(white.T.numpy()), np.eye(3), atol=1e-4)
 
 
-def test_w_mse_refuses_a_batch_that_cannot_be_whitened():
-    z1, z2, _, _ = four(batch=5, dim=7)
+@pytest.mark.parametrize("batch", [5, 7])
+def test_w_mse_refuses_a_batch_that_cannot_be_whitened(batch):
+    z1, z2, _, _ = four(batch=batch, dim=7)
     with pytest.raises(SoundspotError, match="batch above 7"):
         losses.w_mse(z1, z2)
 

@@ -150,6 +150,14 @@ def test_byol_target_follows_slowly_and_learns_nothing_itself():
         assert new.grad is None
 
 
+def test_byol_predicts_what_its_target_makes_of_the_other_view():
+    model, data = SSPL(dataclasses.replace(SMALL, objective="byol", momentum=1.0)), batch()
+    zs = [model.branch(f_v, data.f_a).z for f_v in (data.f_v1, data.f_v2)]
+    targets = [model.target(f_v, data.f_a).z for f_v in (data.f_v1, data.f_v2)]
+    expected = losses.byol(model.predictor(zs[0]), model.predictor(zs[1]), *targets)
+    torch.testing.assert_close(model(data).loss, expected)
+
+
 def test_collapse_is_reported():
     model = SSPL(SMALL)
     assert 0.5 < model(batch(b=101)).report["z_std"] < 1.1
@@ -168,7 +176,7 @@ def test_self_attention_comes_before_the_pcm():
 def test_the_cluster_term_by_hand():
     """Cosines of every location with the prototypes, pooled softly; the sound's own cosines."""
     config = dataclasses.replace(
-        SMALL, alignment=1.0, alignment_objective="clusters", clusters=7, alignment_temperature=0.3
+        SMALL, alignment=0.5, alignment_objective="clusters", clusters=7, alignment_temperature=0.3
     )
     model, data = SSPL(config), batch()
     unit = torch.nn.functional.normalize
@@ -178,8 +186,9 @@ def test_the_cluster_term_by_hand():
         cosines = torch.einsum("kc,bcn->bkn", prototypes, unit(f_v, dim=1).flatten(2))
         seen = 0.3 * (cosines / 0.3).exp().mean(dim=2).log()
         terms.append(losses.swapped_prediction(seen, heard @ prototypes.T))
-    report = model(data).report
+    loss, report = model(data)
     torch.testing.assert_close(report["alignment"], torch.stack(terms).mean().detach())
+    torch.testing.assert_close(loss.detach(), report["objective"] + report["alignment"] / 2)
 
 
 @pytest.mark.parametrize("pcm", [False, True])

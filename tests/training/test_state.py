@@ -12,7 +12,7 @@ from soundspot.training.average import WeightAverage
 from soundspot.training.optimiser import make_optimiser
 from soundspot.training.recipe import TrainConfig
 from soundspot.training.run_log import LOG, read_log
-from soundspot.training.state import TrainState, load_state, save_state
+from soundspot.training.state import TrainState, _current, load_state, save_state
 
 CONFIG = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)
 
@@ -92,6 +92,14 @@ def test_a_damaged_state_is_one_sentence(saved, damage):
     with pytest.raises(SoundspotError, match="state.pt is damaged.*delete .* to start again") as e:
         load(saved)
     assert "\n" not in str(e.value)
+
+
+def test_an_old_state_in_the_middle_of_an_epoch():
+    old = {"epoch": 2, "step": 1, "best_epoch": 1, "best_score": 0.5, "totals": {"loss": 3.0}}
+    assert _current(old, 5) == {
+        "step": 11, "validations": 2, "best_validation": 1, "best_step": 5, "counted": 1,
+        "best_score": 0.5, "totals": {"loss": 3.0},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x80\x02.", b"text"])
