@@ -59,6 +59,15 @@ ENCODERS: dict[str, EncoderSpec] = {
             "mobilenetv2-imagenet",
         ),
         EncoderSpec(
+            "mobilenetv2-256",
+            "visual",
+            mobilenetv2.MobileNetV2,
+            mobilenetv2.CHANNELS,
+            mobilenetv2.STRIDE,
+            mobilenetv2.SMALL_VIEW_SIZE,
+            "mobilenetv2-imagenet",
+        ),
+        EncoderSpec(
             "vggish", "audio", vggish.VGGish, vggish.CHANNELS, None, None, "vggish-audioset"
         ),
         EncoderSpec(

@@ -20,7 +20,6 @@ from soundspot.common.config import (
 )
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.encoders.table import ENCODERS
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 
@@ -106,10 +105,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Fill in the channels and all defaults of the model, and check its switches."""
-        known = {
-            "c_v": ENCODERS[self.features.visual].channels,
-            "c_a": ENCODERS[self.features.audio].channels,
-        }
+        known = {"c_v": self.features.c_v, "c_a": self.features.c_a}
         for name, channels in known.items():
             if self.model.get(name, channels) != channels:
                 raise ValueError(f"model.{name}={self.model[name]}, but its encoder has {channels}")

@@ -134,3 +134,26 @@ def test_self_attention_is_for_maps_alone() -> None:
     torch.testing.assert_close(maps, similarity(plain.g(batch.f_a), seen))
     assert not torch.allclose(maps, plain.maps(batch.f_v1, batch.f_a), atol=1e-3)
     assert shared(batch).loss.item() == plain(batch).loss.item()
+
+
+def test_sound_and_frame_are_compared_in_fewer_dimensions() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, embedding=3)), a_batch()
+    assert method.conv(batch.f_v1).shape == (3, 3, 2, 3) and method.g(batch.f_a).shape == (3, 3)
+    assert method(batch).loss.item() == pytest.approx(loss_by_loops(method, batch), rel=1e-5)
+    with pytest.raises(ValueError, match="needs visual_conv"):
+        replace(SMALL, embedding=3, visual_conv=False)
+
+
+def test_centring_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, map_centring=0.5)), a_batch()
+    unit = torch.nn.functional.normalize(method.g(batch.f_a), dim=1)
+    method(batch)
+    assert torch.allclose(method.common_sound, 0.05 * unit.mean(dim=0), atol=1e-7)
+    kept = method.common_sound.clone()
+    found = method.eval().maps(batch.f_v1, batch.f_a)
+    expected = similarity(unit - 0.5 * kept, method.conv(batch.f_v1))
+    assert torch.allclose(found, expected, atol=1e-6)
+    method(batch)  # not in training
+    assert torch.equal(method.common_sound, kept)

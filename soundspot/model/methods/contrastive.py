@@ -17,6 +17,7 @@ from torch import Tensor
 from soundspot.model.attention import every_similarity, self_attended, similarity, soft_maximum
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.momentum import follow_common
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class ContrastiveConfig(CosineConfig):
         pooling: Temperature of the soft maximum over the grid; 0 is the maximum itself.
         alike: Temperature of soft targets: sounds that the frozen encoder finds alike share the
             target, so that false negatives are not pushed away; 0 is one target a sound.
+        embedding: Dimensions in which sound and frame are compared; 0 is as many as the visual
+            feature has channels.
+        map_centring: How much of what all sounds have in common is taken from a sound when maps
+            are made: 0 is nothing, 1 all of it.
     """
 
     visual_conv: bool = True
@@ -37,28 +42,39 @@ class ContrastiveConfig(CosineConfig):
     temperature: float = 0.07
     pooling: float = 0.0
     alike: float = 0.0
+    embedding: int = 0
+    map_centring: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        if self.temperature <= 0 or min(self.self_attention, self.pooling, self.alike) < 0:
+        rest = self.self_attention, self.pooling, self.alike, self.embedding, self.map_centring
+        if self.temperature <= 0 or min(rest) < 0:
             raise ValueError(
-                "temperature must be positive; self_attention, pooling and alike not negative"
+                "temperature must be positive; self_attention, pooling, alike, embedding and "
+                "map_centring not negative"
             )
+        if self.embedding and not self.visual_conv:
+            raise ValueError("embedding needs visual_conv, which brings the frame there")
 
 
 class Contrastive(CosineMethod):
     """Nothing is trained but the two projections."""
 
     config_class = ContrastiveConfig
+    common_sound: Tensor | None
 
     def __init__(self, config: ContrastiveConfig) -> None:
-        super().__init__(config)
+        super().__init__(config, config.embedding)
         self.config = config
+        common = torch.zeros(config.embedding or config.c_v) if config.map_centring else None
+        self.register_buffer("common_sound", common)
 
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions."""
         heard = self.g(batch.f_a)
+        if self.training and self.common_sound is not None:
+            follow_common(self.common_sound, heard)
         targets = alike_targets(batch.f_a, self.config.alike)
         loss, right = heard.new_zeros(()), heard.new_zeros(())
         for f_v in (batch.f_v1, batch.f_v2):
@@ -72,9 +88,12 @@ class Contrastive(CosineMethod):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the sound with every location, after self-attention if that is on."""
-        if not self.config.self_attention:
-            return super().maps(f_v, f_a)
-        return similarity(self.g(f_a), self_attended(self.conv(f_v), self.config.self_attention))
+        heard, seen = self.g(f_a), self.conv(f_v)
+        if self.common_sound is not None:
+            heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
+        if self.config.self_attention:
+            seen = self_attended(seen, self.config.self_attention)
+        return similarity(heard, seen)
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
