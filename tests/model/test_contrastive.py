@@ -157,3 +157,26 @@ def test_centring_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
     assert torch.allclose(found, expected, atol=1e-6)
     method(batch)  # not in training
     assert torch.equal(method.common_sound, kept)
+
+
+def test_joined_encoders_learn_on_their_own_and_average_their_cosines() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, embedding=2, parts=(4, 3))), a_batch()
+    alone = []
+    for tower, channels in zip(method.towers, (slice(0, 4), slice(4, 7)), strict=True):
+        single = Contrastive(
+            ContrastiveConfig(c_v=channels.stop - channels.start, c_a=5, embedding=2)
+        )
+        single.load_state_dict(tower.state_dict())
+        views = [f_v[:, channels] for f_v in (batch.f_v1, batch.f_v2)]
+        alone.append((single, batch._replace(f_v1=views[0], f_v2=views[1])))
+    losses = [loss_by_loops(*pair) for pair in alone]
+    assert method(batch).loss.item() == pytest.approx(np.mean(losses), rel=1e-5)
+    maps = [single.maps(part.f_v1, part.f_a) for single, part in alone]
+    expected = torch.stack(maps).mean(dim=0)
+    assert torch.allclose(method.maps(batch.f_v1, batch.f_a), expected, atol=1e-6)
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"parts=\[4, 4\] must add up to c_v=7"):
+        replace(SMALL, parts=(4, 4))

@@ -7,16 +7,17 @@ Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio
 channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from soundspot.model.attention import every_similarity, self_attended, similarity, soft_maximum
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.cosine import CosineConfig, Projections
+from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.momentum import follow_common
 
 
@@ -35,6 +36,8 @@ class ContrastiveConfig(CosineConfig):
             feature has channels.
         map_centring: How much of what all sounds have in common is taken from a sound when maps
             are made: 0 is nothing, 1 all of it.
+        parts: Channels of each visual encoder, if several are joined; they follow from the
+            encoders. Each learns on its own, and a map averages their cosines.
     """
 
     visual_conv: bool = True
@@ -44,6 +47,7 @@ class ContrastiveConfig(CosineConfig):
     alike: float = 0.0
     embedding: int = 0
     map_centring: float = 0.0
+    parts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
@@ -56,44 +60,69 @@ class ContrastiveConfig(CosineConfig):
             )
         if self.embedding and not self.visual_conv:
             raise ValueError("embedding needs visual_conv, which brings the frame there")
+        if self.parts and (min(self.parts) < 1 or sum(self.parts) != self.c_v):
+            raise ValueError(f"parts={list(self.parts)} must add up to c_v={self.c_v}")
 
 
-class Contrastive(CosineMethod):
-    """Nothing is trained but the two projections."""
+class Contrastive(Method):
+    """Nothing is trained but the projections; joined encoders have two each."""
 
     config_class = ContrastiveConfig
     common_sound: Tensor | None
 
     def __init__(self, config: ContrastiveConfig) -> None:
-        super().__init__(config, config.embedding)
+        super().__init__()
         self.config = config
-        common = torch.zeros(config.embedding or config.c_v) if config.map_centring else None
-        self.register_buffer("common_sound", common)
+        alone = [replace(config, c_v=c_v, parts=()) for c_v in config.parts or (config.c_v,)]
+        projections = [Projections(part, config.embedding) for part in alone]
+        self.towers = nn.ModuleList(projections if config.parts else [])
+        if not config.parts:
+            self.g, self.conv = projections[0].g, projections[0].conv
+        common = torch.zeros(sum(config.embedding or part.c_v for part in alone))
+        self.register_buffer("common_sound", common if config.map_centring else None)
+
+    def hear(self, f_a: Float[Tensor, "b p a"]) -> list[Float[Tensor, "b _d"]]:
+        """The sound as each encoder's projection hears it."""
+        return [tower.g(f_a) for tower in self.towers or [self]]
+
+    def see(self, f_v: Float[Tensor, "b c h w"]) -> list[Float[Tensor, "b _d h w"]]:
+        """The frame as each encoder's projection sees it."""
+        parts = f_v.split(self.config.parts or f_v.shape[1], dim=1)
+        towers = self.towers or [self]
+        return [tower.conv(part) for tower, part in zip(towers, parts, strict=True)]
 
     def forward(self, batch: Batch) -> MethodOutput:
-        """InfoNCE of both views, in both directions."""
-        heard = self.g(batch.f_a)
+        """InfoNCE of both views, in both directions, and of each encoder on its own."""
+        heard = self.hear(batch.f_a)
         if self.training and self.common_sound is not None:
-            follow_common(self.common_sound, heard)
+            follow_common(self.common_sound, side_by_side(heard))
         targets = alike_targets(batch.f_a, self.config.alike)
-        loss, right = heard.new_zeros(()), heard.new_zeros(())
+        losses, logits = [], []
         for f_v in (batch.f_v1, batch.f_v2):
-            every = every_similarity(heard, self.conv(f_v))
-            logits = soft_maximum(every, self.config.pooling) / self.config.temperature
-            loss = loss + info_nce(logits, targets) / 2
-            right = right + matched(logits) / 2
-        return MethodOutput(loss, {"matched": right.detach()})
+            every = [every_similarity(*both) for both in zip(heard, self.see(f_v), strict=True)]
+            fits = [soft_maximum(e, self.config.pooling) / self.config.temperature for e in every]
+            losses += [info_nce(fit, targets) for fit in fits]
+            logits.append(torch.stack(fits).mean(dim=0))
+        right = torch.stack([matched(fit) for fit in logits]).mean()
+        return MethodOutput(torch.stack(losses).mean(), {"matched": right.detach()})
 
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the sound with every location, after self-attention if that is on."""
-        heard, seen = self.g(f_a), self.conv(f_v)
+        heard, seen = side_by_side(self.hear(f_a)), side_by_side(self.see(f_v))
         if self.common_sound is not None:
             heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
         if self.config.self_attention:
             seen = self_attended(seen, self.config.self_attention)
         return similarity(heard, seen)
+
+
+def side_by_side(vectors: Sequence[Float[Tensor, "b _d *grid"]]) -> Float[Tensor, "b d *grid"]:
+    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines."""
+    if len(vectors) == 1:
+        return vectors[0]
+    return torch.cat([F.normalize(vector, dim=1) for vector in vectors], dim=1)
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
