@@ -180,3 +180,26 @@ def test_joined_encoders_learn_on_their_own_and_average_their_cosines() -> None:
 def test_parts_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(ValueError, match=r"parts=\[4, 4\] must add up to c_v=7"):
         replace(SMALL, parts=(4, 4))
+
+
+def test_the_self_attention_of_joined_encoders_can_look_by_the_first_alone() -> None:
+    torch.manual_seed(0)
+    config = replace(SMALL, embedding=2, parts=(4, 3), self_attention=0.2)
+    method, batch = Contrastive(replace(config, first_attends=1.0)), a_batch()
+    first, second = (torch.nn.functional.normalize(x, dim=1) for x in method.see(batch.f_v1))
+    alike = torch.einsum("bchw,bcij->bhwij", first, first).flatten(3) / 0.2
+    attended = [
+        torch.einsum("bhwn,bcn->bchw", alike.softmax(dim=3), unit.flatten(2))
+        for unit in (first, second)
+    ]
+    heard = torch.cat([torch.nn.functional.normalize(g, dim=1) for g in method.hear(batch.f_a)], 1)
+    expected = similarity(heard, torch.cat(attended, dim=1))
+    assert torch.allclose(method.maps(batch.f_v1, batch.f_a), expected, atol=1e-6)
+    even, default = (Contrastive(replace(config, first_attends=share)) for share in (0.5, None))
+    for other in (even, default):
+        other.load_state_dict(method.state_dict())
+    maps = [other.maps(batch.f_v1, batch.f_a) for other in (even, default)]
+    assert torch.allclose(maps[0], maps[1], atol=1e-6)
+    assert not torch.allclose(maps[0], expected, atol=1e-3)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        replace(config, first_attends=2.0)

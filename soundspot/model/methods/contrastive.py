@@ -38,6 +38,8 @@ class ContrastiveConfig(CosineConfig):
             are made: 0 is nothing, 1 all of it.
         parts: Channels of each visual encoder, if several are joined; they follow from the
             encoders. Each learns on its own, and a map averages their cosines.
+        first_attends: With parts: how much the first of them counts where the self-attention
+            compares locations, from 0 to 1; the others share the rest.
     """
 
     visual_conv: bool = True
@@ -48,6 +50,7 @@ class ContrastiveConfig(CosineConfig):
     embedding: int = 0
     map_centring: float = 0.0
     parts: tuple[int, ...] = ()
+    first_attends: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
@@ -62,6 +65,8 @@ class ContrastiveConfig(CosineConfig):
             raise ValueError("embedding needs visual_conv, which brings the frame there")
         if self.parts and (min(self.parts) < 1 or sum(self.parts) != self.c_v):
             raise ValueError(f"parts={list(self.parts)} must add up to c_v={self.c_v}")
+        if self.first_attends is not None and not 0 <= self.first_attends <= 1:
+            raise ValueError(f"first_attends={self.first_attends} must be from 0 to 1")
 
 
 class Contrastive(Method):
@@ -110,19 +115,37 @@ class Contrastive(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the sound with every location, after self-attention if that is on."""
-        heard, seen = side_by_side(self.hear(f_a)), side_by_side(self.see(f_v))
+        heard, parts = side_by_side(self.hear(f_a)), self.see(f_v)
+        seen = side_by_side(parts)
         if self.common_sound is not None:
             heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
         if self.config.self_attention:
-            seen = self_attended(seen, self.config.self_attention)
+            shown = side_by_side(parts, self._attends(len(parts)))
+            seen = self_attended(seen, self.config.self_attention, shown)
         return similarity(heard, seen)
 
+    def _attends(self, count: int) -> list[float] | None:
+        """How much each encoder counts in the self-attention; None is the same for all."""
+        share = self.config.first_attends
+        if share is None or count == 1:
+            return None
+        return [share, *[(1 - share) / (count - 1)] * (count - 1)]
 
-def side_by_side(vectors: Sequence[Float[Tensor, "b _d *grid"]]) -> Float[Tensor, "b d *grid"]:
-    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines."""
+
+def side_by_side(
+    vectors: Sequence[Float[Tensor, "b _d *grid"]], shares: Sequence[float] | None = None
+) -> Float[Tensor, "b d *grid"]:
+    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines.
+
+    Args:
+        vectors: The parts.
+        shares: Weights of that mean; default: the same for all.
+    """
     if len(vectors) == 1:
         return vectors[0]
-    return torch.cat([F.normalize(vector, dim=1) for vector in vectors], dim=1)
+    lengths = [1.0] * len(vectors) if shares is None else [share**0.5 for share in shares]
+    units = [x * F.normalize(v, dim=1) for x, v in zip(lengths, vectors, strict=True)]
+    return torch.cat(units, dim=1)
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
