@@ -86,15 +86,21 @@ class Contrastive(Method):
         common = torch.zeros(sum(config.embedding or part.c_v for part in alone))
         self.register_buffer("common_sound", common if config.map_centring else None)
 
+    @property
+    def _projections(self) -> list[tuple[nn.Module, nn.Module]]:
+        """The transform g of the sound and the convolution of the frame, for each encoder."""
+        if not self.config.parts:
+            return [(self.g, self.conv)]
+        return [(tower.g, tower.conv) for tower in map(_as_projections, self.towers)]
+
     def hear(self, f_a: Float[Tensor, "b p a"]) -> list[Float[Tensor, "b _d"]]:
         """The sound as each encoder's projection hears it."""
-        return [tower.g(f_a) for tower in self.towers or [self]]
+        return [g(f_a) for g, _ in self._projections]
 
     def see(self, f_v: Float[Tensor, "b c h w"]) -> list[Float[Tensor, "b _d h w"]]:
         """The frame as each encoder's projection sees it."""
-        parts = f_v.split(self.config.parts or f_v.shape[1], dim=1)
-        towers = self.towers or [self]
-        return [tower.conv(part) for tower, part in zip(towers, parts, strict=True)]
+        parts = torch.split(f_v, list(self.config.parts or f_v.shape[1:2]), dim=1)
+        return [conv(part) for (_, conv), part in zip(self._projections, parts, strict=True)]
 
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions, and of each encoder on its own."""
@@ -130,6 +136,11 @@ class Contrastive(Method):
         if share is None or count == 1:
             return None
         return [share, *[(1 - share) / (count - 1)] * (count - 1)]
+
+
+def _as_projections(module: nn.Module) -> Projections:
+    assert isinstance(module, Projections)  # a ModuleList does not say of what
+    return module
 
 
 def side_by_side(
