@@ -12,8 +12,10 @@ from pathlib import Path
 
 import yaml
 
+from soundspot.common.config import from_dict
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.tables import percent
+from soundspot.features.spec import FeatureSpec
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "soundspot" / "pretrained"
@@ -59,7 +61,7 @@ def card(name, report, words):
         f"- {size:.1f} MB of heads in half precision; the encoders come from the weight cache.",
         *(f"- {line}" for line in words["data"]),
         "## Limits",
-        *(f"- {line}" for line in [*own["limits"], *words["limits"]]),
+        *(f"- {line}" for line in [*own["limits"], *_shared_limits(about, words)]),
         "## Licence",
         words["licence"].strip(),
     ]
@@ -67,6 +69,12 @@ def card(name, report, words):
     for heading in ("## Numbers", "## How it was made", "## Limits", "## Licence"):
         text = text.replace(f"\n{heading}\n", f"\n\n{heading}\n\n")
     return text + "\n"
+
+
+def _shared_limits(about, words):
+    """The limits of all models, with the cells of this one's map."""
+    grid = from_dict(FeatureSpec, about["features"], "features").grid
+    return [line.replace("GRID", f"{grid} x {grid}") for line in words["limits"]]
 
 
 def _other_seeds(own):

@@ -1,6 +1,7 @@
 """MobileNetV2 as a small visual encoder f_v: its last feature, and its 1,000 ImageNet classes.
 
-Axes: b batch, h w pixels, h32 w32 the feature grid (448 pixels give 14).
+Axes: b batch, h w pixels, c channels, h32 w32 the feature grid (448 pixels give 14), h16 w16 the
+fine one.
 """
 
 from importlib.resources import files
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.joined import join
 from soundspot.encoders.pickles import read_tensors
+from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
 from soundspot.encoders.winograd import is_worthwhile
 
 CHANNELS = 1280
@@ -25,22 +28,12 @@ BLOCKS = (
     (16, 1), (24, 2), (24, 1), (32, 2), (32, 1), (32, 1), (64, 2), (64, 1), (64, 1), (64, 1),
     (96, 1), (96, 1), (96, 1), (160, 2), (160, 1), (160, 1), (320, 1),
 )  # fmt: skip
+FINE_BLOCKS = 13  # after which the grid is still twice as fine; the next one halves it
+FINE_CHANNELS = BLOCKS[FINE_BLOCKS - 1][0]
+FINE_STRIDE = STRIDE // 2
+FINE_VIEW_SIZE = 256  # as frames are stored: a grid of 16 x 16
 BATCH_NORM_EPSILON = 1e-5
 PUBLISHED = "torchvision's MobileNetV2 file (mobilenet_v2-b0353104.pth)"
-
-
-class PointwiseConv2d(nn.Conv2d):
-    """A 1x1 convolution, on a CPU as one matrix product of the cells, which is faster."""
-
-    def __init__(self, c_in: int, c_out: int) -> None:
-        super().__init__(c_in, c_out, kernel_size=1)
-
-    def forward(self, input: Float[Tensor, "b c_in h w"]) -> Float[Tensor, "b c_out h w"]:
-        """The cells stay in channels_last."""
-        if not is_worthwhile(input):
-            return super().forward(input)
-        cells = input.permute(0, 2, 3, 1).contiguous()
-        return F.linear(cells, self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
 
 
 class InvertedResidual(nn.Module):
@@ -56,8 +49,8 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: Float[Tensor, "b c_in h w"]) -> Float[Tensor, "b c_out h_out w_out"]:
         """The narrow ends have no activation, and are added where they have the same shape."""
-        wide = x if self.expand is None else _relu6_(self.expand(x))
-        narrow: Tensor = self.project(_relu6_(self.depthwise(wide)))
+        wide = x if self.expand is None else relu6_(self.expand(x))
+        narrow: Tensor = self.project(relu6_(self.depthwise(wide)))
         return x + narrow if self.residual else narrow
 
 
@@ -80,14 +73,14 @@ class MobileNetV2(nn.Module):
         self.head = PointwiseConv2d(widths[-1], CHANNELS)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
-    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
+    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c h_grid w_grid"]:
         """The last feature before it is averaged, on a grid 32 times coarser than the image."""
         # One picture of this size fills a CPU's caches: several at once only spill out of them.
         pictures = torch.split(image, 1) if is_worthwhile(image) else (image,)
         return torch.cat([self._feature(picture) for picture in pictures])
 
     def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
-        return _relu6_(self.head(self.blocks(_relu6_(self.stem(image)))))
+        return relu6_(self.head(self.blocks(relu6_(self.stem(image)))))
 
     def classify(self, feature: Float[Tensor, "*location 1280"]) -> Float[Tensor, "*location 1000"]:
         """Logits of the ImageNet classes, in the order of `class_names`.
@@ -102,9 +95,14 @@ class MobileNetV2(nn.Module):
         return super().train(False)
 
 
-def _relu6_(x: Tensor) -> Tensor:
-    """In place: at these sizes a new tensor takes longer than the arithmetic."""
-    return F.relu6(x, inplace=True)
+class FineMobileNetV2(MobileNetV2):
+    """The same network on a grid twice as fine: the last feature beside an earlier, finer one."""
+
+    def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1376 h16 w16"]:
+        fine = self.blocks[:FINE_BLOCKS](relu6_(self.stem(image)))
+        last = relu6_(self.head(self.blocks[FINE_BLOCKS:](fine)))
+        enlarged = F.interpolate(last, fine.shape[2:], mode="bilinear")
+        return join([enlarged, fine])
 
 
 def from_torchvision(data: bytes) -> dict[str, Tensor]:

@@ -59,6 +59,15 @@ ENCODERS: dict[str, EncoderSpec] = {
             "mobilenetv2-imagenet",
         ),
         EncoderSpec(
+            "mobilenetv2-fine",
+            "visual",
+            mobilenetv2.FineMobileNetV2,
+            mobilenetv2.CHANNELS + mobilenetv2.FINE_CHANNELS,
+            mobilenetv2.FINE_STRIDE,
+            mobilenetv2.FINE_VIEW_SIZE,
+            "mobilenetv2-imagenet",
+        ),
+        EncoderSpec(
             "vggish", "audio", vggish.VGGish, vggish.CHANNELS, None, None, "vggish-audioset"
         ),
         EncoderSpec(

@@ -41,6 +41,14 @@ def evaluation_view(
     return normalise(resize_tensor(stored, size, size).float() / 255)
 
 
+def evaluation_views(
+    frames: Sequence[UInt8[Tensor, "3 _h _w"]], sizes: Sequence[int]
+) -> list[Float[Tensor, "b 3 _size _size"]]:
+    """The evaluation views of several frames in channels_last, once for each size."""
+    views = [torch.stack([evaluation_view(frame, size) for frame in frames]) for size in sizes]
+    return [view.contiguous(memory_format=torch.channels_last) for view in views]
+
+
 def view_generator(seed: int, epoch: int, index: int) -> Rng:
     """The generator of one view: the same in every process and in any order."""
     return np.random.default_rng([seed, epoch, index])

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
+from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
 from soundspot.encoders.tflite import Layer, read_layers
 
 CHANNELS = 1024
@@ -48,6 +49,8 @@ class SameConv2d(nn.Conv2d):
         height, width = input.shape[2:]
         top, bottom = same_padding(height, 3, self.stride[0])
         left, right = same_padding(width, 3, self.stride[1])
+        if (top, bottom, left, right) == (1, 1, 1, 1):
+            return F.conv2d(input, self.weight, self.bias, self.stride, 1, 1, self.groups)
         return super().forward(F.pad(input, (left, right, top, bottom)))
 
 
@@ -57,11 +60,11 @@ class SeparableBlock(nn.Module):
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
         self.depthwise = SameConv2d(c_in, c_in, stride, groups=c_in)
-        self.pointwise = nn.Conv2d(c_in, c_out, kernel_size=1)
+        self.pointwise = PointwiseConv2d(c_in, c_out)
 
     def forward(self, x: Float[Tensor, "n c_in h w"]) -> Float[Tensor, "n c_out h_out w_out"]:
         """Each of the two convolutions is followed by ReLU6."""
-        return F.relu6(self.pointwise(F.relu6(self.depthwise(x))))
+        return relu6_(self.pointwise(relu6_(self.depthwise(x))))
 
 
 class YAMNet(nn.Module):
@@ -82,7 +85,7 @@ class YAMNet(nn.Module):
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 1024"]:
         """The average of the last layer over time and frequency."""
-        features: Tensor = self.blocks(F.relu6(self.stem(patches.unsqueeze(1))))
+        features: Tensor = self.blocks(relu6_(self.stem(patches.unsqueeze(1))))
         return features.mean(dim=(2, 3))
 
     def classify(self, embedding: Float[Tensor, "*patch 1024"]) -> Float[Tensor, "*patch 521"]:

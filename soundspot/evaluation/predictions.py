@@ -21,9 +21,9 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
-from soundspot.encoders.views import evaluation_view
+from soundspot.encoders.views import evaluation_views
 from soundspot.evaluation import trivial
-from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
@@ -84,17 +84,17 @@ class EncodedFeatures:
         return torch.stack([self.sounds[path] for path in paths])
 
 
-Features = FeatureCache | EncodedFeatures
+Features = AnyCache | EncodedFeatures
 
 
-def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> FeatureCache | None:
+def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
     """The pair set's feature cache, if there is a valid one that holds the frames."""
     wanted = replace(spec, views=0)  # the evaluation views are enough
     annotated = {pair.frame for pair in pairs.pairs if pair.boxes is not None}
     if not annotated.issuperset(frames):
         return None
     try:
-        return FeatureCache.open(cache_folder(pairs, wanted), pairs, wanted)
+        return open_encoded(pairs, wanted)
     except SoundspotError as error:
         log.info("not using the feature cache: %s", error)
         return None
@@ -117,15 +117,14 @@ def encode_now(
 ) -> EncodedFeatures:
     """Encode frames and sounds under a progress bar; unreadable files are listed as lost."""
     visual, audio, _, device = model.encoders
-    size = model.card.features.view_size
+    sizes = model.card.features.view_sizes
     seen, heard, lost = {}, {}, {}
     with torch.inference_mode():
         for name in progress(dict.fromkeys(frames), "encoding frames"):
             try:
                 pixels = torch.from_numpy(pairs.frame(name)).permute(2, 0, 1)
-                view = evaluation_view(pixels, size)[None].to(device)
-                view = view.contiguous(memory_format=torch.channels_last)
-                seen[name] = visual(view)[0].half().cpu()
+                views = evaluation_views([pixels], sizes)
+                seen[name] = visual(*(view.to(device) for view in views))[0].half().cpu()
             except ItemError as error:
                 lost[name] = str(error)
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):
@@ -139,7 +138,7 @@ def encode_now(
 
 def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p a"]:
     """Embeddings of white noise, kept beside cached features so that they are encoded once."""
-    if not isinstance(features, FeatureCache):
+    if isinstance(features, EncodedFeatures):
         return _encode_noise(model)
     path = features.folder / f"noise-{features.weights}.npy"
     with suppress(OSError, ValueError, EOFError):  # missing or damaged: encode again

@@ -27,7 +27,6 @@ from soundspot.evaluation.predictions import EvaluatedModel, Features
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import annotated_scenes
-from soundspot.features.cache import FeatureCache
 
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
@@ -106,7 +105,11 @@ def score_escvoc(
     detections = _with_negatives(draw, features, scenes, noise, maps, scores)
     threshold = None
     is_test = scenes[0].frame not in {pair.frame for pair in pairs.pairs if pair.split == "val"}
-    if is_test and isinstance(features, FeatureCache) and "val" in pairs.splits():
+    if (
+        is_test
+        and not isinstance(features, predictions.EncodedFeatures)
+        and "val" in pairs.splits()
+    ):
         val = annotated_scenes(pairs, "val")
         threshold = _summarise(draw, features, val, noise).threshold
     results = []

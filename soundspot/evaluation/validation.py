@@ -14,13 +14,13 @@ from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation.listening import Side, peak_on_side
 from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
 from soundspot.evaluation.protocols import score
-from soundspot.features.cache import FeatureCache
+from soundspot.features.cache import AnyCache
 from soundspot.model.methods.method import Method
 
 BATCH = 64
 
 
-def validate(method: Method, cache: FeatureCache, pairs: PairSet) -> dict[str, float]:
+def validate(method: Method, cache: AnyCache, pairs: PairSet) -> dict[str, float]:
     """The numbers that select an epoch: cIoU@0.5 and AUC (`sspl`) on val, and duets if present.
 
     The cache must hold the evaluation views and the sounds.
@@ -36,7 +36,7 @@ def validate(method: Method, cache: FeatureCache, pairs: PairSet) -> dict[str, f
 
 
 def cached_maps(
-    method: Method, cache: FeatureCache, pairs: Sequence[Pair], cycles: int | None = None
+    method: Method, cache: AnyCache, pairs: Sequence[Pair], cycles: int | None = None
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of annotated pairs with their own sounds."""
     device = next(method.parameters()).device

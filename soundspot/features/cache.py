@@ -23,9 +23,9 @@ from torch import Tensor
 from soundspot.common.config import read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
+from soundspot.encoders.joined import join
 from soundspot.encoders.logmel import HOP, PATCH_FRAMES
-from soundspot.encoders.table import ENCODERS
-from soundspot.features.spec import FeatureSpec, kind_of
+from soundspot.features.spec import FeatureSpec, join_digests, kind_of
 from soundspot.media.clips import SOUND_SAMPLES
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
@@ -101,20 +101,19 @@ def contents_of(pairs: PairSet) -> Contents:
 
 def grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
     """Of the features of one frame."""
-    encoder = ENCODERS[spec.visual]
-    side = spec.view_size // (encoder.stride or 1)
-    return side, side, encoder.channels
+    return spec.grid, spec.grid, spec.c_v
 
 
 def sound_shape(spec: FeatureSpec) -> tuple[int, int]:
     """Of the embeddings of one sound."""
-    return SOUND_SAMPLES // (PATCH_FRAMES * HOP), ENCODERS[spec.audio].channels
+    return SOUND_SAMPLES // (PATCH_FRAMES * HOP), spec.c_a
 
 
 class FeatureCache:
     """A complete cache, memory-mapped.
 
     Attributes:
+        folder: Where it is.
         audio: Embeddings of every sound.
         sound_rows: Path of a sound -> its row.
         spec: What it was made from.
@@ -204,6 +203,40 @@ class FeatureCache:
             # PyTorch widens float16 faster than NumPy; the copy is because a map is read-only.
             target.copy_(torch.from_numpy(np.array(group[row // SHARD_FRAMES][row % SHARD_FRAMES])))
         return out.permute(0, 3, 1, 2)
+
+
+class JoinedCache:
+    """The features of joined encoders, read from the cache of each encoder.
+
+    It has everything that a FeatureCache has; sounds and folder are those of the first part.
+    """
+
+    def __init__(self, parts: Sequence[FeatureCache], spec: FeatureSpec) -> None:
+        self.parts, self.spec = parts, spec
+        first = parts[0]
+        self.folder, self.audio, self.sound_rows = first.folder, first.audio, first.sound_rows
+        self.weights = join_digests([part.weights for part in parts])
+
+    def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
+        """View views[i] of each frames[i]."""
+        return join([part.view(frames, views) for part in self.parts])
+
+    def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
+        """The whole-frame features of frames that have boxes."""
+        return join([part.evaluation(frames) for part in self.parts])
+
+    def sound(self, paths: Sequence[str]) -> Float[Tensor, "b p a"]:
+        """Audio embeddings."""
+        return self.parts[0].sound(paths)
+
+
+AnyCache = FeatureCache | JoinedCache
+
+
+def open_encoded(pairs: PairSet, spec: FeatureSpec) -> AnyCache:
+    """The features of a spec in the pair set's own folder, or say why they are unusable."""
+    parts = [FeatureCache.open(cache_folder(pairs, part), pairs, part) for part in spec.parts]
+    return parts[0] if len(parts) == 1 else JoinedCache(parts, spec)
 
 
 def class_indices(pairs: Sequence[Pair]) -> Int[Tensor, "b"]:

@@ -70,7 +70,7 @@ def encode(
     Args:
         pairs: The pair set.
         folder: The cache.
-        spec: What to compute.
+        spec: What to compute, with one visual encoder: joined ones have a cache each.
         advance: Called after every batch or shard with the number of views or sounds in it.
         engine: Where to compute; any but this process takes one shard at a time.
         device: What to compute on, as `choose_device` takes it.
@@ -180,14 +180,15 @@ def _encode_frames(
 ) -> NDArray[Any]:
     """Features of some rows of the shard that starts at frame `start`; no view: the whole frame."""
     spec = work.spec
+    (size,) = spec.view_sizes
     images = []
     for index in range(start + rows.start, start + rows.stop):
         frame = torch.from_numpy(work.pairs.frame(frames[index])).permute(2, 0, 1)
         if view is None:
-            images.append(evaluation_view(frame, spec.view_size))
+            images.append(evaluation_view(frame, size))
         else:
             rng = view_generator(spec.seed, view, index)
-            images.append(random_view(frame, spec.augmentations, rng, spec.view_size))
+            images.append(random_view(frame, spec.augmentations, rng, size))
     batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
     features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
     return features.permute(0, 2, 3, 1).half().cpu().numpy()
@@ -220,9 +221,10 @@ def encode_with_bar(
     device: str = AUTO,
 ) -> None:
     """Encode into the pair set's own folder and show progress; first say how big it will be."""
-    contents, place = contents_of(pairs), cache_folder(pairs, spec)
-    total = views_and_sounds(spec, contents)
-    say(f"{total} views and sounds, {size_on_disk(spec, contents) / 1e9:.2f} GB, into {place}")
-    with counting("encoding", total) as advance:
-        encode(pairs, place, spec, advance, engine, device)
-    say(f"complete: {place}")
+    contents = contents_of(pairs)
+    for part in spec.parts:
+        place, total = cache_folder(pairs, part), views_and_sounds(part, contents)
+        say(f"{total} views and sounds, {size_on_disk(part, contents) / 1e9:.2f} GB, into {place}")
+        with counting("encoding", total) as advance:
+            encode(pairs, place, part, advance, engine, device)
+        say(f"complete: {place}")

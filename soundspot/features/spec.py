@@ -1,8 +1,8 @@
 """What features to compute, and the frozen encoders that compute them."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
 from soundspot.encoders.registry import REGISTRY
-from soundspot.encoders.table import ENCODERS, build_encoder
+from soundspot.encoders.table import ENCODERS, EncoderSpec, build_encoder
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
 
 
@@ -21,7 +22,7 @@ class FeatureSpec:
     """What to compute.
 
     Attributes:
-        visual: Name of the visual encoder.
+        visual: Name of the visual encoder, or of several that are joined: vgg16+mobilenetv2.
         audio: Name of the audio encoder.
         pretrained: False gives both encoders random weights, "audio" only the visual one (the
             paper's Table 3, a and c).
@@ -39,23 +40,60 @@ class FeatureSpec:
     seed: Seed = 0
 
     @property
-    def view_size(self) -> int:
-        """Side in pixels of the views that the visual encoder sees."""
-        size = ENCODERS[self.visual].view
-        assert size is not None  # a visual encoder has one
-        return size
+    def visual_encoders(self) -> tuple[EncoderSpec, ...]:
+        """The visual encoder, or all those that are joined."""
+        return tuple(ENCODERS[name] for name in self.visual.split(SEPARATOR))
+
+    @property
+    def parts(self) -> tuple["FeatureSpec", ...]:
+        """This spec, once for each visual encoder alone."""
+        return tuple(replace(self, visual=encoder.name) for encoder in self.visual_encoders)
+
+    @property
+    def view_sizes(self) -> tuple[int, ...]:
+        """Side in pixels of the views that each visual encoder sees."""
+        return tuple(encoder.view or 0 for encoder in self.visual_encoders)
+
+    @property
+    def grid(self) -> int:
+        """Cells along a side of the visual feature."""
+        return _grid(self.visual_encoders[0])
+
+    @property
+    def c_v(self) -> int:
+        """Channels of the visual feature."""
+        return sum(encoder.channels for encoder in self.visual_encoders)
+
+    @property
+    def c_a(self) -> int:
+        """Channels of the audio feature."""
+        return ENCODERS[self.audio].channels
 
     def __post_init__(self) -> None:
-        """Refuse unknown names before any work starts."""
-        for modality, name in (("visual", self.visual), ("audio", self.audio)):
+        """Refuse unknown names, and encoders that cannot be joined, before any work starts."""
+        names = self.visual.split(SEPARATOR)
+        for modality, name in (*(("visual", name) for name in names), ("audio", self.audio)):
             table = {n: e for n, e in ENCODERS.items() if e.modality == modality}
             choose(f"{modality} encoder", name, table)
+        if len(set(names)) < len(names):
+            raise SoundspotError(f"features.visual={self.visual} joins an encoder with itself")
+        grids = {encoder.name: _grid(encoder) for encoder in self.visual_encoders}
+        if len(set(grids.values())) > 1:
+            found = ", ".join(f"{name} {side} x {side}" for name, side in grids.items())
+            raise SoundspotError(
+                f"features.visual={self.visual}: encoders can only be joined on one grid, but "
+                f"these have several ({found})"
+            )
         check_augmentations(self.augmentations)
         if self.views < 0 or self.views == 1:
             raise SoundspotError(
                 f"features.views={self.views}: expected at least two views, which predict each "
                 "other, or 0 to encode new ones in every epoch"
             )
+
+
+def _grid(encoder: EncoderSpec) -> int:
+    return (encoder.view or 0) // (encoder.stride or 1)
 
 
 def kind_of(spec: FeatureSpec) -> dict[str, Any]:
@@ -74,6 +112,11 @@ class Encoders(NamedTuple):
 
 def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
     """The encoders of a spec, pretrained or (seeded) random; on the CPU by default."""
+    if len(spec.parts) > 1:
+        parts = [load_encoders(part, device) for part in spec.parts]
+        joined = JoinedEncoder([part.visual for part in parts])
+        digest = join_digests([part.digest for part in parts])
+        return parts[0]._replace(visual=joined, digest=digest)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         seeing, hearing = spec.pretrained is True, spec.pretrained is not False
@@ -85,11 +128,18 @@ def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Enco
     return Encoders(visual.to(place), audio.to(place), digest, place)
 
 
+def join_digests(digests: Sequence[str]) -> str:
+    """The digest of joined encoders, from those of each visual encoder with the audio encoder."""
+    return hashlib.sha256(SEPARATOR.join(digests).encode()).hexdigest()[:16]
+
+
 def encoders_digest(spec: FeatureSpec) -> str:
     """The digest of a spec's encoders, as `load_encoders` gives it.
 
     For pretrained encoders it is looked up, so a cache can be checked without loading a network.
     """
+    if len(spec.parts) > 1:
+        return join_digests([encoders_digest(part) for part in spec.parts])
     return _remembered(spec, lambda: load_encoders(spec).digest)
 
 

@@ -18,7 +18,7 @@ from soundspot.common.config import nearest, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.table import ENCODERS
-from soundspot.encoders.views import evaluation_view
+from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.inference import sound_events
@@ -238,10 +238,8 @@ class Localizer:
     ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
-        size = self.card.features.view_size
-        views = torch.stack([evaluation_view(frame, size) for frame in pixels])
-        views = views.contiguous(memory_format=torch.channels_last)
-        f_v: Tensor = self.visual(views.to(self.device))
+        views = evaluation_views(pixels, self.card.features.view_sizes)
+        f_v: Tensor = self.visual(*(view.to(self.device) for view in views))
         f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
         return f_v, f_a
 
@@ -334,8 +332,11 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
             "or the path of a checkpoint or training run"
         )
     method, card = checkpoint.load(MODELS / f"{chosen}.safetensors" if shipped else Path(chosen))
-    for size, encoder in (("c_v", card.features.visual), ("c_a", card.features.audio)):
-        takes, gives = card.config.get(size), ENCODERS[encoder].channels
+    features = card.features
+    for takes, gives, encoder in (
+        (card.config.get("c_v"), features.c_v, features.visual),
+        (card.config.get("c_a"), features.c_a, features.audio),
+    ):
         if takes not in (None, gives):
             raise SoundspotError(
                 f"{chosen} does not fit its encoder: it takes features of {takes} channels, but "

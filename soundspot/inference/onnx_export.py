@@ -1,7 +1,8 @@
 """A model as one ONNX file, encoders included, for programs without torch.
 
-Inputs: `frame`, uint8 RGB (1, 224, 224, 3), the whole frame resized; `waveform`, float32 mono
-16 kHz (1, 48000). Output: `map`, the cosines S (1, 14, 14).
+Inputs: `frame`, uint8 RGB (1, side, side, 3), the whole frame resized to what the visual encoder
+sees (VGG16: 224 pixels); `waveform`, float32 mono 16 kHz (1, 48000). Output: `map`, the cosines S
+(1, 14, 14).
 """
 
 import logging
@@ -21,7 +22,7 @@ from torch.nn import functional as F
 from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
-from soundspot.encoders.views import VIEW_SIZE, normalise
+from soundspot.encoders.views import normalise
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.outputs import check_file
 from soundspot.media.sound import SOUND_SAMPLES
@@ -41,7 +42,7 @@ class WholeModel(nn.Module):
         self.method: Method = localizer.method
 
     def forward(
-        self, frame: UInt8[Tensor, "1 224 224 3"], waveform: Float[Tensor, "1 48000"]
+        self, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
     ) -> Float[Tensor, "1 h w"]:
         """The map S."""
         pixels = normalise(frame.permute(0, 3, 1, 2).float() / 255)
@@ -66,7 +67,7 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
     import onnx
 
     model = WholeModel(localizer).eval()
-    inputs = _example()
+    inputs = _example(_view_size(localizer))
     with torch.inference_mode():
         expected = model(*inputs).numpy()
     with (
@@ -112,7 +113,7 @@ def _quiet(name: str) -> Iterator[None]:
 
 
 def run_onnx(
-    path: Path, frame: UInt8[Tensor, "1 224 224 3"], waveform: Float[Tensor, "1 48000"]
+    path: Path, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
 ) -> Float[np.ndarray, "1 h w"]:
     """The map of a pair by an exported file."""
     import onnxruntime
@@ -135,9 +136,19 @@ def magnitude_by_products(
     return (real.square() + imaginary.square()).sqrt().transpose(1, 2)
 
 
-def _example() -> tuple[Tensor, Tensor]:
+def _view_size(localizer: Localizer) -> int:
+    features = localizer.card.features
+    if len(features.view_sizes) > 1:
+        raise SoundspotError(
+            f"{localizer.name} joins {features.visual}, but an ONNX file holds one visual encoder: "
+            "export a model with one"
+        )
+    return features.view_sizes[0]
+
+
+def _example(side: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
-    frame = torch.randint(0, 256, (1, VIEW_SIZE, VIEW_SIZE, 3), generator=generator)
+    frame = torch.randint(0, 256, (1, side, side, 3), generator=generator)
     waveform = torch.randn(1, SOUND_SAMPLES, generator=generator) / 5
     return frame.to(torch.uint8), waveform
 

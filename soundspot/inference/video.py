@@ -2,7 +2,8 @@
 
 Maps are made at a steady rate, smoothed over time and interpolated for every picture. Two decoders
 walk through the pictures, one for the maps and one for the output, so that only the two maps around
-the current picture are kept. A third walks through the sound, for both.
+the current picture are kept. A third walks through the sound, for both. One thread makes maps, one
+draws, and one decodes and writes; each is at most a few pictures ahead.
 
 Axes: h w the grid of the map.
 """
@@ -11,12 +12,13 @@ import itertools
 import json
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +32,7 @@ from soundspot.inference.localizer import Localizer, resize_map
 from soundspot.inference.regions import map_heat
 from soundspot.inference.result import heard_line
 from soundspot.inference.sound_events import QUIET
+from soundspot.inference.still_scenes import StillScenes
 from soundspot.inference.visibility import is_visible, verdict
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
@@ -43,10 +46,12 @@ NOW = 1.0  # s; the sound that decides whether a moment is silent
 FAINT = 0.4  # strength of a map whose source is probably not in the picture
 LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
+DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
 SILENCE = "silence"
 
 Grid = Float32[np.ndarray, "h w"]
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,7 @@ def render_video(
     *,
     audio: Media | None = None,
     maps_per_second: float = MAPS_PER_SECOND,
+    reuse: bool = True,
     note: Callable[[VideoMoment], object] = lambda moment: None,
 ) -> Rendered:
     """Write a video with a moving heat map over it; memory does not grow with its length.
@@ -114,6 +120,7 @@ def render_video(
         out: The video to write: .mp4, .mov, .mkv or .webm.
         audio: A sound file that replaces the video's sound.
         maps_per_second: How often to make a map; pictures in between show interpolated maps.
+        reuse: Whether scenes that do not change are encoded only once (see `still_scenes`).
         note: Called with every moment that a map was made of.
 
     Example:
@@ -122,6 +129,8 @@ def render_video(
     """
     if not 0 < maps_per_second < math.inf:
         raise SoundspotError(f"expected a number of maps per second above 0, got {maps_per_second}")
+    if reuse:
+        localizer = replace(localizer, visual=StillScenes(localizer.visual))
     counts = {True: 0, False: 0}
 
     def count(moment: VideoMoment) -> None:
@@ -141,10 +150,12 @@ def render_video(
         with torch_threads(max(1, torch.get_num_threads() - 1)), closing(_ahead(maps)) as ahead:
             bar = progress(ahead, "localising", math.ceil(seconds * maps_per_second))
             trained = localizer.card.trained
-            pictures = (
-                (smoothed.at, draw(decoding.to_rgb(video.info.path, frame), smoothed, trained))
-                for frame, smoothed in interpolate(bar, video.walk("video"))
-            )
+
+            def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, figures.Page]:
+                frame, smoothed = shown
+                return smoothed.at, draw(decoding.to_rgb(video.info.path, frame), smoothed, trained)
+
+            pictures = _mapped_ahead(drawn, interpolate(bar, video.walk("video")))
             blocks = writing.stereo_blocks(sound.info.path, copied)
             track = writing.SoundTrack(writing.SOUND_RATE, "stereo", blocks)
             writing.write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
@@ -175,6 +186,18 @@ def _ahead(maps: Iterator[SmoothedMap]) -> Generator[SmoothedMap]:
         while (smoothed := coming.result()) is not None:
             coming = pool.submit(next, maps, None)
             yield smoothed
+
+
+def _mapped_ahead(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """`map` that works on the next few items while the caller is busy with the last."""
+    with ThreadPoolExecutor(1) as pool:
+        coming: deque[Future[R]] = deque()
+        for item in items:
+            coming.append(pool.submit(function, item))
+            if len(coming) > DRAWN_AHEAD:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def _frame_rate(video: OpenMedia) -> float:

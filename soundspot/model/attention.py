@@ -86,7 +86,11 @@ def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Ten
     return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
-def self_attended(f_v: Float[Tensor, "b c h w"], temperature: float) -> Float[Tensor, "b c h w"]:
+def self_attended(
+    f_v: Float[Tensor, "b c h w"],
+    temperature: float,
+    shown: Float[Tensor, "b d h w"] | None = None,
+) -> Float[Tensor, "b c h w"]:
     """Self-attention without parameters: locations that look alike share their (unit) feature.
 
     Not in the paper. It makes maps follow the extent of things in place of their most telling part.
@@ -94,9 +98,11 @@ def self_attended(f_v: Float[Tensor, "b c h w"], temperature: float) -> Float[Te
     Args:
         f_v: The visual feature.
         temperature: Small keeps every location to itself; large gives all of them the mean.
+        shown: The feature by which locations look alike; default: f_v itself.
     """
     unit = F.normalize(f_v, dim=1).flatten(start_dim=2)
-    alike = torch.einsum("bcn,bcm->bnm", unit, unit) / temperature
+    look = unit if shown is None else F.normalize(shown, dim=1).flatten(start_dim=2)
+    alike = torch.einsum("bdn,bdm->bnm", look, look) / temperature
     return torch.einsum("bnm,bcm->bcn", alike.softmax(dim=2), unit).view_as(f_v)
 
 

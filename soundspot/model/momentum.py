@@ -1,12 +1,18 @@
-"""Momentum networks: slow copies of what is trained."""
+"""Slow copies of what is trained, and slow averages of what it computes.
+
+Axes: b batch, d dimensions.
+"""
 
 import copy
 from typing import TypeVar
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
 
 M = TypeVar("M", bound=nn.Module)
+COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
 
 
 def slow_copy(trained: M) -> M:
@@ -19,3 +25,9 @@ def follow(slow: nn.Module, trained: nn.Module, momentum: float) -> None:
     """Move a slow copy towards the weights that the last step left; 1 never moves."""
     for old, new in zip(slow.parameters(), trained.parameters(), strict=True):
         old.lerp_(new, 1 - momentum)
+
+
+@torch.no_grad()
+def follow_common(common: Float[Tensor, "d"], vectors: Float[Tensor, "b d"]) -> None:
+    """Move towards what the unit vectors of a batch have in common."""
+    common.lerp_(F.normalize(vectors, dim=1).mean(dim=0), 1 - COMMON_MOMENTUM)

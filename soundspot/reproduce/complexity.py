@@ -115,11 +115,15 @@ def gflops(recipe: Recipe) -> float:
 
 def measure(recipe: Recipe) -> Complexity:
     """Count the cost of a recipe's model, part by part; nothing is trained or loaded."""
-    size = recipe.features.view_size
-    visual, f_v = _encoder(recipe.features.visual, "visual", (1, 3, size, size))
+    features = recipe.features
+    seen = [
+        _encoder(encoder.name, "visual", (1, 3, size, size))[0]
+        for encoder, size in zip(features.visual_encoders, features.view_sizes, strict=True)
+    ]
+    f_v = torch.Size((1, features.c_v, features.grid, features.grid))
     audio, f_a = _encoder(recipe.features.audio, "audio", (1, SOUND_SAMPLES))
     parts, pcm_pass = _by_shapes(lambda: _method(recipe, f_v, f_a))
-    return Complexity((visual, audio, *parts), recipe.train.batch, pcm_pass)
+    return Complexity((*seen, audio, *parts), recipe.train.batch, pcm_pass)
 
 
 @cache

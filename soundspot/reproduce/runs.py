@@ -35,7 +35,7 @@ from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import find_scenes
 from soundspot.evaluation.source_detection import ALL, WITH_MADE_NEGATIVES, score_escvoc
 from soundspot.evaluation.validation import validate
-from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.cache import open_encoded
 from soundspot.features.encoding import encode_with_bar
 from soundspot.model.methods import METHODS
 from soundspot.parallel.devices import AUTO
@@ -184,7 +184,7 @@ def train_missing(
     if not result.exists():
         pairs = PairSet.open(recipe.pairs)
         try:
-            FeatureCache.open(cache_folder(pairs, recipe.features), pairs, recipe.features)
+            open_encoded(pairs, recipe.features)
         except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
             log.info("%s", error)
             encode_with_bar(pairs, recipe.features, say, device=device)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet, draw_sounds
 from soundspot.encoders.views import random_view, view_generator
-from soundspot.features.cache import FeatureCache, class_indices
+from soundspot.features.cache import AnyCache, class_indices
 from soundspot.features.spec import Encoders
 from soundspot.model.methods.method import Batch
 
@@ -43,7 +43,7 @@ class TrainingData:
 
     pairs: PairSet
     split: str
-    cache: FeatureCache
+    cache: AnyCache
     encoders: Encoders | None
     seed: int
 
@@ -133,18 +133,22 @@ def _views(
     if data.cache.spec.views:
         return data.cache.view(frames, views.tolist())
     assert data.encoders is not None
-    images = [
-        random_view(
-            torch.from_numpy(data.pairs.frame(frame)).permute(2, 0, 1),
-            data.cache.spec.augmentations,
-            view_generator(data.seed, int(view), int(i)),
-            data.cache.spec.view_size,
-        )
-        for frame, view, i in zip(frames, views, index, strict=True)
-    ]
+    pictures = [torch.from_numpy(data.pairs.frame(frame)).permute(2, 0, 1) for frame in frames]
+    seen = []
+    for size in data.cache.spec.view_sizes:
+        images = [
+            random_view(
+                picture,
+                data.cache.spec.augmentations,
+                view_generator(data.seed, int(view), int(i)),
+                size,
+            )
+            for picture, view, i in zip(pictures, views, index, strict=True)
+        ]
+        batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
+        seen.append(batch.to(data.encoders.device))
     with torch.no_grad():
-        pixels = torch.stack(images).contiguous(memory_format=torch.channels_last)
-        feature: torch.Tensor = data.encoders.visual(pixels.to(data.encoders.device))
+        feature: torch.Tensor = data.encoders.visual(*seen)
     return feature
 
 

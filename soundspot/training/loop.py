@@ -24,7 +24,7 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import LOCK, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
-from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
@@ -38,7 +38,7 @@ from soundspot.training.recipe import Recipe, check_same, check_selection, uses_
 from soundspot.training.run_log import LOG, read_log
 from soundspot.training.state import RESULT, STATE, TrainState, load_state, save_state
 
-Validate = Callable[[Method, FeatureCache, PairSet], dict[str, float]]
+Validate = Callable[[Method, AnyCache, PairSet], dict[str, float]]
 
 
 def train(
@@ -81,7 +81,7 @@ class _Run:
         self.console = Console(stderr=True, quiet=not world.first)
         self.pairs = PairSet.open(recipe.pairs)
         spec = recipe.features
-        self.cache = FeatureCache.open(cache_folder(self.pairs, spec), self.pairs, spec)
+        self.cache = open_encoded(self.pairs, spec)
         encoders = None if spec.views else load_encoders(spec, world.device)
         self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
         self.steps_per_epoch = steps_per_epoch(self.data, self.config.batch)

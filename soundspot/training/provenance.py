@@ -9,11 +9,11 @@ import torch
 
 from soundspot import __version__
 from soundspot.data.pair_set import PairSet
-from soundspot.features.cache import FeatureCache
+from soundspot.features.cache import AnyCache
 from soundspot.training.recipe import Recipe
 
 
-def provenance(recipe: Recipe, pairs: PairSet, cache: FeatureCache) -> dict[str, Any]:
+def provenance(recipe: Recipe, pairs: PairSet, cache: AnyCache) -> dict[str, Any]:
     """What is needed to make the same checkpoint again."""
     return {
         "command": " ".join(["soundspot", *sys.argv[1:]]),

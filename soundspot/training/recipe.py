@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,6 @@ from soundspot.common.config import (
 )
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.encoders.table import ENCODERS
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 
@@ -106,14 +105,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Fill in the channels and all defaults of the model, and check its switches."""
-        known = {
-            "c_v": ENCODERS[self.features.visual].channels,
-            "c_a": ENCODERS[self.features.audio].channels,
-        }
+        known: dict[str, Any] = {"c_v": self.features.c_v, "c_a": self.features.c_a}
         for name, channels in known.items():
             if self.model.get(name, channels) != channels:
                 raise ValueError(f"model.{name}={self.model[name]}, but its encoder has {channels}")
         method = choose("method", self.method, METHODS)
+        joined = [encoder.channels for encoder in self.features.visual_encoders]
+        if len(joined) > 1 and "parts" in {key.name for key in fields(method.config)}:
+            known["parts"] = joined
         # With every default spelt out, a stored run keeps its meaning if a default changes.
         config = from_dict(method.config, {**self.model, **known}, "model")
         object.__setattr__(self, "model", to_dict(config))

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from soundspot.common.errors import SoundspotError
-from soundspot.features.cache import FeatureCache, contents_of
-from soundspot.features.encoding import encode
-from soundspot.features.spec import FeatureSpec
+from soundspot.encoders.views import evaluation_views
+from soundspot.features.cache import FeatureCache, contents_of, open_encoded
+from soundspot.features.encoding import encode, encode_with_bar
+from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
 
 SPEC = FeatureSpec(pretrained=False, views=2)
 
@@ -52,6 +53,25 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
     np.save(folder / "view01-00000.npy", np.zeros((11, 7, 7, 512), np.float16))
     with pytest.raises(SoundspotError, match=r"\(11, 7, 7, 512\).* not \(11, 14, 14, 512\)"):
         FeatureCache.open(folder, tiny_pairs, SPEC)
+
+
+def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs):
+    spec = FeatureSpec(visual="vgg16+mobilenetv2", pretrained=False, views=2)
+    with pytest.raises(SoundspotError, match="no feature cache"):
+        open_encoded(tiny_pairs, spec)
+    said = []
+    encode_with_bar(tiny_pairs, spec, said.append)
+    cache, encoders = open_encoded(tiny_pairs, spec), load_encoders(spec)
+    assert cache.weights == encoders.digest == encoders_digest(spec)
+    assert "vgg16-yamnet" in said[1] and "mobilenetv2-yamnet" in said[3]
+    assert cache.view(["frames/train-0.jpg"], [1]).shape == (1, 1792, 14, 14)
+    frame = next(pair.frame for pair in tiny_pairs.pairs if pair.boxes is not None)
+    pixels = torch.from_numpy(tiny_pairs.frame(frame)).permute(2, 0, 1)
+    now = encoders.visual(*evaluation_views([pixels], spec.view_sizes))
+    assert torch.allclose(cache.evaluation([frame]), now, atol=2e-3)
+    sound = next(iter(cache.sound_rows))
+    waveform = torch.from_numpy(tiny_pairs.waveform(sound))[None]
+    assert torch.allclose(cache.sound([sound]), encoders.audio(waveform), atol=1e-5)
 
 
 def test_no_cache_says_how_to_make_one(tiny_pairs, tmp_path):

@@ -1,6 +1,7 @@
 """spec.py: what can be asked for, and the encoders' digest."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import soundspot
 from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache
+from soundspot.encoders.table import ENCODERS
 from soundspot.features import spec
 from soundspot.features.cache import cache_folder
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
@@ -22,6 +24,8 @@ CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
     [
         ({"visual": "vgg61"}, "did you mean 'vgg16'"),
         ({"audio": "vgg16"}, "unknown audio encoder"),
+        ({"visual": "vgg16+mobilenet"}, "did you mean 'mobilenetv2'"),
+        ({"visual": "vgg16+vgg16"}, "joins an encoder with itself"),
         ({"views": 1}, "at least two views"),
         ({"augmentations": ("zoom",)}, "unknown augmentation"),
     ],
@@ -29,6 +33,20 @@ CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
 def test_impossible_specs_are_refused(values, message):
     with pytest.raises(SoundspotError, match=message):
         FeatureSpec(**values)
+
+
+def test_encoders_with_two_grids_are_not_joined(monkeypatch):
+    coarse = replace(ENCODERS["mobilenetv2"], view=224)
+    monkeypatch.setitem(ENCODERS, "mobilenetv2", coarse)
+    with pytest.raises(SoundspotError, match=r"one grid.*\(vgg16 14 x 14, mobilenetv2 7 x 7\)"):
+        FeatureSpec(visual="vgg16+mobilenetv2")
+
+
+def test_joined_encoders_see_each_its_own_view_and_add_up_their_channels():
+    joined = FeatureSpec(visual="vgg16+mobilenetv2", views=3)
+    assert (joined.view_sizes, joined.grid, joined.c_v) == ((224, 448), 14, 512 + 1280)
+    assert [part.visual for part in joined.parts] == ["vgg16", "mobilenetv2"]
+    assert {part.views for part in joined.parts} == {3}
 
 
 def test_the_folder_of_features_keeps_its_name(tiny_pairs):
@@ -58,8 +76,9 @@ def test_random_encoders_have_the_digest_of_their_seed():
 @pytest.mark.weights
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
 def test_shipped_models_name_the_encoders_of_today(card):
-    provenance = json.loads(card.read_text())["provenance"]
-    assert provenance["encoder_weights"] == encoders_digest(FeatureSpec())
+    content = json.loads(card.read_text())
+    features = from_dict(FeatureSpec, content["features"], "features")
+    assert content["provenance"]["encoder_weights"] == encoders_digest(features)
 
 
 @pytest.mark.weights

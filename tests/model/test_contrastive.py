@@ -142,3 +142,72 @@ def test_self_attention_is_for_maps_alone() -> None:
     torch.testing.assert_close(maps, similarity(plain.g(batch.f_a), seen))
     assert not torch.allclose(maps, plain.maps(batch.f_v1, batch.f_a), atol=1e-3)
     assert shared(batch).loss.item() == plain(batch).loss.item()
+
+
+def test_sound_and_frame_are_compared_in_fewer_dimensions() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, embedding=3)), a_batch()
+    assert method.conv(batch.f_v1).shape == (3, 3, 2, 3) and method.g(batch.f_a).shape == (3, 3)
+    assert method(batch).loss.item() == pytest.approx(loss_by_loops(method, batch), rel=1e-5)
+    with pytest.raises(ValueError, match="needs visual_conv"):
+        replace(SMALL, embedding=3, visual_conv=False)
+
+
+def test_centring_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, map_centring=0.5)), a_batch()
+    unit = torch.nn.functional.normalize(method.g(batch.f_a), dim=1)
+    method(batch)
+    assert torch.allclose(method.common_sound, 0.05 * unit.mean(dim=0), atol=1e-7)
+    kept = method.common_sound.clone()
+    found = method.eval().maps(batch.f_v1, batch.f_a)
+    expected = similarity(unit - 0.5 * kept, method.conv(batch.f_v1))
+    assert torch.allclose(found, expected, atol=1e-6)
+    method(batch)  # not in training
+    assert torch.equal(method.common_sound, kept)
+
+
+def test_joined_encoders_learn_on_their_own_and_average_their_cosines() -> None:
+    torch.manual_seed(0)
+    method, batch = Contrastive(replace(SMALL, embedding=2, parts=(4, 3))), a_batch()
+    alone = []
+    for tower, channels in zip(method.towers, (slice(0, 4), slice(4, 7)), strict=True):
+        single = Contrastive(
+            ContrastiveConfig(c_v=channels.stop - channels.start, c_a=5, embedding=2)
+        )
+        single.load_state_dict(tower.state_dict())
+        views = [f_v[:, channels] for f_v in (batch.f_v1, batch.f_v2)]
+        alone.append((single, batch._replace(f_v1=views[0], f_v2=views[1])))
+    losses = [loss_by_loops(*pair) for pair in alone]
+    assert method(batch).loss.item() == pytest.approx(np.mean(losses), rel=1e-5)
+    maps = [single.maps(part.f_v1, part.f_a) for single, part in alone]
+    expected = torch.stack(maps).mean(dim=0)
+    assert torch.allclose(method.maps(batch.f_v1, batch.f_a), expected, atol=1e-6)
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"parts=\[4, 4\] must add up to c_v=7"):
+        replace(SMALL, parts=(4, 4))
+
+
+def test_the_self_attention_of_joined_encoders_can_look_by_the_first_alone() -> None:
+    torch.manual_seed(0)
+    config = replace(SMALL, embedding=2, parts=(4, 3), self_attention=0.2)
+    method, batch = Contrastive(replace(config, first_attends=1.0)), a_batch()
+    first, second = (torch.nn.functional.normalize(x, dim=1) for x in method.see(batch.f_v1))
+    alike = torch.einsum("bchw,bcij->bhwij", first, first).flatten(3) / 0.2
+    attended = [
+        torch.einsum("bhwn,bcn->bchw", alike.softmax(dim=3), unit.flatten(2))
+        for unit in (first, second)
+    ]
+    heard = torch.cat([torch.nn.functional.normalize(g, dim=1) for g in method.hear(batch.f_a)], 1)
+    expected = similarity(heard, torch.cat(attended, dim=1))
+    assert torch.allclose(method.maps(batch.f_v1, batch.f_a), expected, atol=1e-6)
+    even, default = (Contrastive(replace(config, first_attends=share)) for share in (0.5, None))
+    for other in (even, default):
+        other.load_state_dict(method.state_dict())
+    maps = [other.maps(batch.f_v1, batch.f_a) for other in (even, default)]
+    assert torch.allclose(maps[0], maps[1], atol=1e-6)
+    assert not torch.allclose(maps[0], expected, atol=1e-3)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        replace(config, first_attends=2.0)

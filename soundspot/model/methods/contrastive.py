@@ -7,16 +7,18 @@ Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio
 channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from soundspot.model.attention import every_similarity, self_attended, similarity, soft_maximum
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.cosine import CosineConfig, Projections
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.momentum import follow_common
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class ContrastiveConfig(CosineConfig):
         pooling: Temperature of the soft maximum over the grid; 0 is the maximum itself.
         alike: Temperature of soft targets: sounds that the frozen encoder finds alike share the
             target, so that false negatives are not pushed away; 0 is one target a sound.
+        embedding: Dimensions in which sound and frame are compared; 0 is as many as the visual
+            feature has channels.
+        map_centring: How much of what all sounds have in common is taken from a sound when maps
+            are made: 0 is nothing, 1 all of it.
+        parts: Channels of each visual encoder, if several are joined; they follow from the
+            encoders. Each learns on its own, and a map averages their cosines.
+        first_attends: With parts: how much the first of them counts where the self-attention
+            compares locations, from 0 to 1; the others share the rest.
     """
 
     visual_conv: bool = True
@@ -37,44 +47,116 @@ class ContrastiveConfig(CosineConfig):
     temperature: float = 0.07
     pooling: float = 0.0
     alike: float = 0.0
+    embedding: int = 0
+    map_centring: float = 0.0
+    parts: tuple[int, ...] = ()
+    first_attends: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        if self.temperature <= 0 or min(self.self_attention, self.pooling, self.alike) < 0:
+        rest = self.self_attention, self.pooling, self.alike, self.embedding, self.map_centring
+        if self.temperature <= 0 or min(rest) < 0:
             raise ValueError(
-                "temperature must be positive; self_attention, pooling and alike not negative"
+                "temperature must be positive; self_attention, pooling, alike, embedding and "
+                "map_centring not negative"
             )
+        if self.embedding and not self.visual_conv:
+            raise ValueError("embedding needs visual_conv, which brings the frame there")
+        if self.parts and (min(self.parts) < 1 or sum(self.parts) != self.c_v):
+            raise ValueError(f"parts={list(self.parts)} must add up to c_v={self.c_v}")
+        if self.first_attends is not None and not 0 <= self.first_attends <= 1:
+            raise ValueError(f"first_attends={self.first_attends} must be from 0 to 1")
 
 
-class Contrastive(CosineMethod):
-    """Nothing is trained but the two projections."""
+class Contrastive(Method):
+    """Nothing is trained but the projections; joined encoders have two each."""
 
     config_class = ContrastiveConfig
+    common_sound: Tensor | None
 
     def __init__(self, config: ContrastiveConfig) -> None:
-        super().__init__(config)
+        super().__init__()
         self.config = config
+        alone = [replace(config, c_v=c_v, parts=()) for c_v in config.parts or (config.c_v,)]
+        projections = [Projections(part, config.embedding) for part in alone]
+        self.towers = nn.ModuleList(projections if config.parts else [])
+        if not config.parts:
+            self.g, self.conv = projections[0].g, projections[0].conv
+        common = torch.zeros(sum(config.embedding or part.c_v for part in alone))
+        self.register_buffer("common_sound", common if config.map_centring else None)
+
+    @property
+    def _projections(self) -> list[tuple[nn.Module, nn.Module]]:
+        """The transform g of the sound and the convolution of the frame, for each encoder."""
+        if not self.config.parts:
+            return [(self.g, self.conv)]
+        return [(tower.g, tower.conv) for tower in map(_as_projections, self.towers)]
+
+    def hear(self, f_a: Float[Tensor, "b p a"]) -> list[Float[Tensor, "b _d"]]:
+        """The sound as each encoder's projection hears it."""
+        return [g(f_a) for g, _ in self._projections]
+
+    def see(self, f_v: Float[Tensor, "b c h w"]) -> list[Float[Tensor, "b _d h w"]]:
+        """The frame as each encoder's projection sees it."""
+        parts = torch.split(f_v, list(self.config.parts or f_v.shape[1:2]), dim=1)
+        return [conv(part) for (_, conv), part in zip(self._projections, parts, strict=True)]
 
     def forward(self, batch: Batch) -> MethodOutput:
-        """InfoNCE of both views, in both directions."""
-        heard = self.g(batch.f_a)
+        """InfoNCE of both views, in both directions, and of each encoder on its own."""
+        heard = self.hear(batch.f_a)
+        if self.training and self.common_sound is not None:
+            follow_common(self.common_sound, side_by_side(heard))
         targets = alike_targets(batch.f_a, self.config.alike)
-        loss, right = heard.new_zeros(()), heard.new_zeros(())
+        losses, logits = [], []
         for f_v in (batch.f_v1, batch.f_v2):
-            every = every_similarity(heard, self.conv(f_v))
-            logits = soft_maximum(every, self.config.pooling) / self.config.temperature
-            loss = loss + info_nce(logits, targets) / 2
-            right = right + matched(logits) / 2
-        return MethodOutput(loss, {"matched": right.detach()})
+            every = [every_similarity(*both) for both in zip(heard, self.see(f_v), strict=True)]
+            fits = [soft_maximum(e, self.config.pooling) / self.config.temperature for e in every]
+            losses += [info_nce(fit, targets) for fit in fits]
+            logits.append(torch.stack(fits).mean(dim=0))
+        right = torch.stack([matched(fit) for fit in logits]).mean()
+        return MethodOutput(torch.stack(losses).mean(), {"matched": right.detach()})
 
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The cosine of the sound with every location, after self-attention if that is on."""
-        if not self.config.self_attention:
-            return super().maps(f_v, f_a)
-        return similarity(self.g(f_a), self_attended(self.conv(f_v), self.config.self_attention))
+        heard, parts = side_by_side(self.hear(f_a)), self.see(f_v)
+        seen = side_by_side(parts)
+        if self.common_sound is not None:
+            heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
+        if self.config.self_attention:
+            shown = side_by_side(parts, self._attends(len(parts)))
+            seen = self_attended(seen, self.config.self_attention, shown)
+        return similarity(heard, seen)
+
+    def _attends(self, count: int) -> list[float] | None:
+        """How much each encoder counts in the self-attention; None is the same for all."""
+        share = self.config.first_attends
+        if share is None or count == 1:
+            return None
+        return [share, *[(1 - share) / (count - 1)] * (count - 1)]
+
+
+def _as_projections(module: nn.Module) -> Projections:
+    assert isinstance(module, Projections)  # a ModuleList does not say of what
+    return module
+
+
+def side_by_side(
+    vectors: Sequence[Float[Tensor, "b _d *grid"]], shares: Sequence[float] | None = None
+) -> Float[Tensor, "b d *grid"]:
+    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines.
+
+    Args:
+        vectors: The parts.
+        shares: Weights of that mean; default: the same for all.
+    """
+    if len(vectors) == 1:
+        return vectors[0]
+    lengths = [1.0] * len(vectors) if shares is None else [share**0.5 for share in shares]
+    units = [x * F.normalize(v, dim=1) for x, v in zip(lengths, vectors, strict=True)]
+    return torch.cat(units, dim=1)
 
 
 def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:

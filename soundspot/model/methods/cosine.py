@@ -32,20 +32,26 @@ class CosineConfig:
 
 
 class Projections(nn.Module):
-    """g for the sound, and a 1 x 1 convolution or nothing for the frame."""
+    """g for the sound, and a 1 x 1 convolution or nothing for the frame.
 
-    def __init__(self, config: CosineConfig) -> None:
+    Args:
+        config: The sizes.
+        width: Dimensions that both are brought to; by default the channels of the visual feature.
+    """
+
+    def __init__(self, config: CosineConfig, width: int | None = None) -> None:
         super().__init__()
-        self.g = AudioTransform(config.c_a, config.c_v)
-        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else nn.Identity()
+        width = width or config.c_v
+        self.g = AudioTransform(config.c_a, width)
+        self.conv = nn.Conv2d(config.c_v, width, 1) if config.visual_conv else nn.Identity()
 
 
 class CosineMethod(Method):
     """The two projections, and their cosine as the map."""
 
-    def __init__(self, config: CosineConfig) -> None:
+    def __init__(self, config: CosineConfig, width: int | None = None) -> None:
         super().__init__()
-        made = Projections(config)
+        made = Projections(config, width)
         self.g, self.conv = made.g, made.conv
 
     def maps(

@@ -16,10 +16,8 @@ from soundspot.model import attention, losses
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector
 from soundspot.model.methods.method import Batch, Method, MethodOutput
-from soundspot.model.momentum import follow, slow_copy
+from soundspot.model.momentum import follow, follow_common, slow_copy
 from soundspot.model.pcm import PCM, Variant
-
-COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,8 @@ class SSPL(Method):
 
     def forward(self, batch: Batch) -> MethodOutput:
         """Each view runs on its own, so that batch-norm statistics stay those of one view."""
-        self._follow_common_sound(batch.f_a)
+        if self.training and self.common_sound is not None:
+            follow_common(self.common_sound, self.branch.g(batch.f_a))
         first = self.branch(batch.f_v1, batch.f_a)
         if self.config.objective == "none":
             loss = self._alignment(first, batch.f_a)
@@ -179,13 +178,6 @@ class SSPL(Method):
             report["alignment"] = aligned.detach()
             loss = loss + self.config.alignment * aligned
         return MethodOutput(loss, report)
-
-    @torch.no_grad()
-    def _follow_common_sound(self, f_a: Tensor) -> None:
-        """Keep a moving average of what the sounds' unit vectors have in common."""
-        if self.training and self.common_sound is not None:
-            mean = F.normalize(self.branch.g(f_a), dim=1).mean(dim=0)
-            self.common_sound.lerp_(mean, 1 - COMMON_MOMENTUM)
 
     def _objective(self, z1: Tensor, z2: Tensor, batch: Batch) -> Tensor:
         match self.config.objective:
