@@ -20,10 +20,8 @@ By = Literal["learned", "kin", "both", "names", "unknown"]
 
 # Set by benchmarks/route_sounds.py on ESC-VOC val and anysound dev.
 KNOWN = 0.1  # the lowest score of a name that counts as heard
-OWN, BRIDGED = (
-    1.0,
-    4.0,
-)  # how many times the bridge's best score is the learned one: the blend's ends
+# Best score of the named sounds over that of the learned ones: the ends of the blend.
+OWN, BRIDGED = 0.5, 1.0
 
 
 class Route(NamedTuple):

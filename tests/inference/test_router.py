@@ -40,7 +40,7 @@ class Named(YAMNet):
         heard = embedding[..., 0]
         scores = torch.zeros(*heard.shape, 521)
         scores[..., 0] = torch.where((heard == 0) | (heard == 3), 0.4, 0.0)
-        scores[..., 1] = torch.where(heard == 1, 0.8, torch.where(heard == 3, 0.6, 0.0))
+        scores[..., 1] = torch.where(heard == 1, 0.8, torch.where(heard == 3, 0.3, 0.0))
         return scores
 
 
