@@ -61,7 +61,7 @@ def localize(
             folder. Default: NAME-soundspot.png in the current folder. For a folder or list, the
             folder to write is required.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
-            soundspot-v1.
+            soundspot-v1+names.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
         json: Write box, score, labels and map to this JSON file, for a video one line per map,
             for several files one line per file; "-" is standard output.

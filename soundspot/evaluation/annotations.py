@@ -140,6 +140,14 @@ def escvoc_duets(split: str, folder: Path) -> list[BenchmarkItem]:
     return items
 
 
+def escvoc_hard(split: str, folder: Path) -> list[BenchmarkItem]:
+    """Its truth is nowhere but in its pair set, where the pictures are spoilt."""
+    raise SoundspotError(
+        f"escvoc-hard has no annotation files, so {folder} is of no use: make its pair set with "
+        f"`soundspot prepare escvoc-hard` and name it with --data ({split} split)"
+    )
+
+
 def anysound(split: str, folder: Path) -> list[BenchmarkItem]:
     """A half of anysound: photographs of things that ESC-VOC does not have, with their sounds."""
     return [

@@ -130,6 +130,18 @@ BENCHMARKS: Mapping[str, Benchmark] = {
             400,
             partial(files.escvoc_duets, "val"),
         ),
+        Benchmark(
+            "escvoc-hard",
+            "ESC-VOC, 154 test pairs as they are and spoilt in five ways",
+            924,
+            partial(files.escvoc_hard, "test"),
+        ),
+        Benchmark(
+            "escvoc-hard-val",
+            "ESC-VOC, the same of 154 validation pairs",
+            924,
+            partial(files.escvoc_hard, "val"),
+        ),
         Benchmark("anysound", "anysound, development half", 100, partial(files.anysound, "val")),
         Benchmark(
             "anysound-heldout", "anysound, held-out half", 99, partial(files.anysound, "test")

@@ -21,14 +21,18 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
+from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_views
+from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
 from soundspot.inference.localizer import read_model
+from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
+from soundspot.model.routing import Route, RouteTable, choose_route, route_table
 from soundspot.parallel.devices import AUTO, choose_device
 
 BATCH = 32
@@ -39,12 +43,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedModel:
-    """A model in eval mode without its encoders, which are loaded only if they are needed."""
+    """A model in eval mode without its encoders, which are loaded only if they are needed.
+
+    Attributes:
+        bridge: Of MODEL+names: the bridge, between which and the model the sound decides.
+        table: What the sound decides by.
+    """
 
     name: str
     method: Method
     card: Card
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    bridge: "EvaluatedModel | None" = None
+    table: RouteTable | None = None
 
     @cached_property
     def encoders(self) -> Encoders:
@@ -61,10 +72,16 @@ class EvaluatedModel:
 def open_model(name: str | Path, device: str = AUTO) -> EvaluatedModel:
     """Read a model by any name, and for any device, that `soundspot.load` takes."""
     place = choose_device(device)
-    method, card = read_model(str(name))
+    learned, bridge = split_name(str(name))
+    method, card = read_model(learned)
     if not card.trained:
         log.warning("WARNING: %s is untrained, so its maps mean nothing.", name)
-    return EvaluatedModel(str(name), method.to(place).eval(), card, place)
+    model = EvaluatedModel(str(name), method.to(place).eval(), card, place)
+    if bridge is None:
+        return model
+    check_names_sounds(card, str(name))
+    table = route_table(open_bridge(bridge), weights.class_names())
+    return replace(model, bridge=open_model(bridge, device), table=table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +101,30 @@ class EncodedFeatures:
         return torch.stack([self.sounds[path] for path in paths])
 
 
-Features = AnyCache | EncodedFeatures
+@dataclass(frozen=True, eq=False)
+class RoutedFeatures:
+    """The features of a learned model and of its bridge; both hear with the same encoder."""
+
+    own: AnyCache | EncodedFeatures
+    bridge: AnyCache | EncodedFeatures
+
+    def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "n c h w"]:
+        """The whole-frame features of the learned model."""
+        return self.own.evaluation(frames)
+
+    def sound(self, paths: Sequence[str]) -> Float[Tensor, "n p a"]:
+        """The audio embeddings."""
+        return self.own.sound(paths)
+
+
+Features = AnyCache | EncodedFeatures | RoutedFeatures
+
+
+def lost_files(features: Features) -> Mapping[str, str]:
+    """The files that could not be encoded, and why."""
+    if isinstance(features, RoutedFeatures):
+        return {**lost_files(features.own), **lost_files(features.bridge)}
+    return features.lost if isinstance(features, EncodedFeatures) else {}
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
@@ -104,6 +144,15 @@ def open_features(
     model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
 ) -> Features:
     """Features from the pair set's cache if it fits the model, otherwise encoded now."""
+    own = _open_features(model, pairs, frames, sounds)
+    if model.bridge is None:
+        return own
+    return RoutedFeatures(own, _open_features(model.bridge, pairs, frames, sounds))
+
+
+def _open_features(
+    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
+) -> AnyCache | EncodedFeatures:
     cache = open_cache(pairs, model.card.features, frames)
     if cache is not None:
         trained_on = model.card.provenance.get("encoder_weights")
@@ -138,6 +187,8 @@ def encode_now(
 
 def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p a"]:
     """Embeddings of white noise, kept beside cached features so that they are encoded once."""
+    if isinstance(features, RoutedFeatures):
+        features = features.own
     if isinstance(features, EncodedFeatures):
         return _encode_noise(model)
     path = features.folder / f"noise-{features.weights}.npy"
@@ -171,6 +222,14 @@ def maps_by_cycle(
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "t n h w"]:
     """The map of each frame under its sound after each pass of a PCM; one pass without a PCM."""
+    if model.bridge is not None:
+        assert isinstance(features, RoutedFeatures)  # `open_features` gives them
+        alone = replace(model, bridge=None)
+        learned = maps_by_cycle(alone, features.own, frames, f_a, cycles)
+        (bridged,) = maps_by_cycle(model.bridge, features.bridge, frames, f_a)
+        shares = [route.share for route in routes(model, f_a)]
+        joined = [list(map(blend, passed, bridged, shares)) for passed in learned]
+        return np.asarray(joined, np.float32)
     parts = []
     with torch.inference_mode():
         for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
@@ -188,3 +247,13 @@ def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray
         for start in range(0, len(frames), BATCH)
     ]
     return np.concatenate(parts)
+
+
+def routes(model: EvaluatedModel, f_a: Float[Tensor, "n p a"]) -> list[Route]:
+    """Who makes the map of each sound."""
+    assert model.table is not None and model.bridge is not None
+    hearing = model.encoders.audio
+    assert isinstance(hearing, YAMNet)
+    with torch.inference_mode():
+        heard = hearing.classify(f_a.to(model.device)).mean(dim=1).cpu().numpy()
+    return [choose_route(scores, model.table) for scores in heard]

@@ -22,11 +22,11 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find_benchmark, find_flaws
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import RawMaps, Truths
-from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Features, open_model
+from soundspot.evaluation.predictions import EvaluatedModel, Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
-from soundspot.evaluation.scenes import NO_MEDIA, OWN_SPLITS, find_scenes
+from soundspot.evaluation.scenes import HARD, NO_MEDIA, OWN_SPLITS, find_scenes
 from soundspot.evaluation.source_detection import (
     WITH_MADE_NEGATIVES,
     SourceDetection,
@@ -122,7 +122,7 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
 
 def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | None:
     """The pair set with a benchmark's media; None if none is needed."""
-    usual = DATA / benchmark.name.partition("-")[0]
+    usual = DATA / ("escvoc-hard" if benchmark.name in HARD else benchmark.name.partition("-")[0])
     is_default = benchmark.name in OWN_SPLITS and usual.is_dir()
     if data := request.data or (usual if is_default else None):
         return PairSet.open(data)
@@ -233,7 +233,8 @@ def _features(
     by_encoders: dict[object, Features] = {}
     by_model = {}
     for model in models:
-        key = (model.card.features, model.card.provenance.get("encoder_weights"))
+        bridged = None if model.bridge is None else model.bridge.name
+        key = (model.card.features, model.card.provenance.get("encoder_weights"), bridged)
         if key not in by_encoders:
             by_encoders[key] = predictions.open_features(model, pairs, frames, sounds)
         by_model[model.name] = by_encoders[key]
@@ -247,11 +248,11 @@ def _available(
     missing: dict[str, str] = {}
     ids = [scene.id for scene in scenes]
     for known in features.values():
-        if isinstance(known, EncodedFeatures):
-            for scene in scenes:
-                for name in (scene.frame, scene.audio):
-                    if name in known.lost:
-                        missing[scene.id] = known.lost[name]
+        lost = predictions.lost_files(known)
+        for scene in scenes:
+            for name in (scene.frame, scene.audio):
+                if name in lost:
+                    missing[scene.id] = lost[name]
     for folder in saved:
         available = folder.available(ids)
         missing |= {id: f"no map in {folder.folder}" for id in ids if id not in available}

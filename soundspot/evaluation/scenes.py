@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
+from soundspot.data.corpora.escvoc_hard import KINDS
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, load_benchmark
@@ -15,9 +16,12 @@ OWN_SPLITS: Mapping[str, str] = {  # benchmarks whose truth is in their pair set
     "escvoc-val": "val",
     "escvoc-duets": "duets-test",
     "escvoc-duets-val": "duets-val",
+    "escvoc-hard": "test",
+    "escvoc-hard-val": "val",
     "anysound": "val",
     "anysound-heldout": "test",
 }
+HARD = ("escvoc-hard", "escvoc-hard-val")
 NO_MEDIA = "not in the pair set"
 
 
@@ -26,12 +30,15 @@ def find_scenes(
 ) -> tuple[list[BenchmarkItem], dict[str, str]]:
     """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
 
+    The classes of escvoc-hard are the ways in which its pairs are spoilt.
     The truth of ESC-VOC and anysound is in their pair sets; other truths are read from their
     annotation files and, given a pair set, looked up there by id.
     """
     split = OWN_SPLITS.get(benchmark.name)
     if split is not None and pairs is not None:
         own = annotated_scenes(pairs, split)
+        if benchmark.name in HARD:
+            own = [replace(scene, cls=kind_of(scene.id)) for scene in own]
         if len(own) > benchmark.count:
             raise SoundspotError(
                 f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
@@ -56,6 +63,11 @@ def find_scenes(
         else:
             scenes.append(replace(item, frame=seen.frame, audio=heard.audio))
     return scenes, missing
+
+
+def kind_of(id: str) -> str:
+    """How a pair of escvoc-hard is spoilt, by its id."""
+    return next((kind for kind in KINDS if id.startswith(f"{kind}-")), "unknown")
 
 
 def annotated_scenes(pairs: PairSet, split: str) -> list[BenchmarkItem]:

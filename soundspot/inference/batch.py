@@ -19,7 +19,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -37,6 +37,7 @@ from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surp
 from soundspot.inference import figures, outputs
 from soundspot.inference.localizer import Localizer, load, model_names
 from soundspot.inference.result import heard_line
+from soundspot.inference.router import split_name
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
@@ -47,7 +48,7 @@ from soundspot.parallel.threads import torch_threads
 PER_SHARD = 256
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
-FORMAT = 1  # raise it when the same files and model would give other results
+FORMAT = 2  # raise it when the same files and model would give other results
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,9 @@ def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
     root, items = _find(job)
     model = job.model
     if model is not None and model not in model_names():
-        model = str(Path(model).absolute())  # a checkpoint, to be found from any folder
+        # Checkpoints and bridges of one's own are to be found from any folder.
+        parts = [part for part in split_name(model) if part is not None]
+        model = "+".join(p if p in model_names() else str(Path(p).absolute()) for p in parts)
     localizer = load(model, job.device)
     if localizer.device.type != "cpu" and job.engine == Engine():
         job = replace(job, engine=SERIAL)  # processes would only wait for each other on one GPU
@@ -151,7 +154,9 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[BatchItem]:
 
 def _digest(localizer: Localizer) -> str:
     card = localizer.card
-    sha = hashlib.sha256(json.dumps([card.method, card.config, localizer.threshold]).encode())
+    table = None if localizer.router is None else asdict(localizer.router.table)
+    facts = [card.method, card.config, localizer.threshold, *filter(None, [table])]
+    sha = hashlib.sha256(json.dumps(facts).encode())
     for part in (localizer.method, localizer.visual, localizer.audio):
         for name, tensor in sorted(part.state_dict().items()):
             sha.update(name.encode())
@@ -186,12 +191,12 @@ def localize_one(localizer: Localizer, root: Path, overlays: bool, item: BatchIt
     with torch_threads(1):  # the last bits of a sum may depend on the number of threads
         result = localizer.localize_clip(clip)
     summary = result.summary()
-    kept = ("at", "width", "height", "box", "score", "visible", "labels")
+    kept = ("at", "width", "height", "box", "score", "visible", "verdict", "route", "labels")
     line = item.names() | {key: summary[key] for key in kept}
     if not overlays:
         return ItemResult(line, result.similarity)
-    picture = figures.overlay(result.frame, result.heat, result.box)
-    caption = [text for text in (heard_line(result.labels), result.verdict) if text]
+    picture = figures.overlay(result.frame, result.heat, result.box, strength=result.strength)
+    caption = [text for text in (heard_line(result.labels, result.route), result.verdict) if text]
     page = figures.captioned(picture, caption, result.trained)
     return ItemResult(line, result.similarity, jpeg_bytes(page))
 

@@ -135,20 +135,22 @@ def triptych(
     footer: str = "",
     trained: bool = True,
     heard: tuple[float, float] | None = None,
+    strength: float = 1.0,
 ) -> Image.Image:
     """The three-part picture: the frame, the map over the frame, the sound.
 
     The axis of the sound is `heard` in seconds, by default from 0 on; if that is shorter than the
     waveform, which then repeats it, only one round is drawn. The caption goes below the map, the
     footer in small print below the frame. An untrained model is stamped on the picture: its map
-    means nothing.
+    means nothing. `strength` is the map's opacity.
     """
     height, width = heat.shape
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
     size = max(1, round(width * scale)), max(1, round(height * scale))
     small = np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BICUBIC))
     small_heat = np.asarray(Image.fromarray(heat).resize(size, Image.Resampling.BILINEAR))
-    hot = Image.fromarray(overlay(small, np.clip(small_heat, 0, 1), _scale_box(box, heat, size)))
+    place = _scale_box(box, heat, size)
+    hot = Image.fromarray(overlay(small, np.clip(small_heat, 0, 1), place, strength))
     if not trained:
         _stamp(hot)
 
@@ -300,4 +302,5 @@ def write_picture(path: Path, image: Image.Image) -> None:
     """Write a picture in the format that its suffix names."""
     check_picture(path)
     with atomic_write(path) as part:
-        image.save(part, format=PICTURE_FORMATS[path.suffix.lower()])
+        # Only PNG knows the level; the usual 6 takes three times as long and saves little.
+        image.save(part, format=PICTURE_FORMATS[path.suffix.lower()], compress_level=2)

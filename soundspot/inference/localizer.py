@@ -25,23 +25,33 @@ from soundspot.inference import sound_events
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
 from soundspot.inference.regions import hot_box, map_heat
 from soundspot.inference.result import Localization
+from soundspot.inference.router import (
+    NAMES,
+    Found,
+    Router,
+    check_names_sounds,
+    is_bridge,
+    open_bridge,
+    split_name,
+)
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
 from soundspot.model import checkpoint
-from soundspot.model.bridge import BRIDGE, read_bridge
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.names import build_names
 from soundspot.model.methods.sspl import SSPLConfig
+from soundspot.model.routing import is_unknown, route_table
 from soundspot.parallel.devices import AUTO, choose_device
 
-DEFAULT_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
+LEARNED_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
+DEFAULT_MODEL = f"{LEARNED_MODEL}+{NAMES}"  # the sound decides which of the two makes the map
 MODELS = Path(__file__).parents[1] / "pretrained"
 UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
     "untrained-sspl-pcm": SSPLConfig(c_a=ENCODERS["yamnet"].channels, pcm=True),
 }
-NAMES = "names"  # the bridge by names, built from the weights of its encoders
+NAMES_THRESHOLD = 0.24  # peak of a visible source on anysound dev, by benchmarks/route_sounds.py
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
@@ -51,7 +61,7 @@ Heard = Float32[np.ndarray, "48000"]
 
 @dataclass(frozen=True, eq=False)
 class Localizer:
-    """A trained method on its frozen encoders; made by `load`.
+    """A trained method on its frozen encoders, maybe with a bridge by names; made by `load`.
 
     Attributes:
         name: Name of the model.
@@ -62,6 +72,7 @@ class Localizer:
         class_names: The sounds that the audio encoder can name; empty if it cannot.
         device: Where all of it lives.
         cycles: T of a PCM model where a call gives none; None is that of its training.
+        router: Lets the sound choose between this model and the bridge by names, if there is one.
     """
 
     name: str
@@ -72,6 +83,7 @@ class Localizer:
     class_names: tuple[str, ...]
     device: torch.device
     cycles: int | None = None
+    router: Router | None = None
 
     def __post_init__(self) -> None:
         """Refuse a T that the model cannot have."""
@@ -125,33 +137,43 @@ class Localizer:
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
             located = self.locate(pixels, sounds, cycles)
-            for frame, sound, (s, labels) in zip(pixels, sounds, located, strict=True):
-                full = resize_map(s, *frame.shape[:2])
+            for frame, sound, found in zip(pixels, sounds, located, strict=True):
+                full = resize_map(found.similarity, *frame.shape[:2])
                 result = Localization(
                     map=full,
-                    similarity=s,
-                    box=hot_box(map_heat(full)),
-                    score=float(s.max()),
-                    labels=labels,
+                    similarity=found.similarity,
+                    box=None if is_unknown(found.route) else hot_box(map_heat(full)),
+                    score=float(found.similarity.max()),
+                    labels=found.labels,
                     model=self.name,
                     trained=self.card.trained,
                     frame=frame,
                     waveform=sound,
-                    threshold=self.threshold,
+                    threshold=found.threshold,
+                    route=found.route,
                 )
                 results.append(result)
         return results
 
     def locate(
         self, frames: Sequence[AnyPicture], sounds: Sequence[Heard], cycles: int | None = None
-    ) -> list[tuple[Float32[np.ndarray, "h w"], list[tuple[str, float]]]]:
+    ) -> list[Found]:
         """Maps S on the grid and labels, all in one pass through the encoders."""
         cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
         with torch.inference_mode():
-            f_v, f_a = self._features(frames, sounds)
-            maps = self.method.maps(f_v, f_a, cycles).cpu().numpy()
-            return [(s, self._labels(heard)) for s, heard in zip(maps, f_a, strict=True)]
+            f_a = self._hear(sounds)
+            if self.router is not None:
+                return self.router.locate(self, frames, f_a, cycles)
+            pairs = zip(self.maps(frames, f_a, cycles), f_a, strict=True)
+            return [Found(s, self.labels(heard), self.threshold) for s, heard in pairs]
+
+    def maps(
+        self, frames: Sequence[AnyPicture], f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float32[np.ndarray, "b h w"]:
+        """This model's own maps S on the grid, of sounds that are encoded already."""
+        with torch.inference_mode():
+            return self.method.maps(self._see(frames), f_a, cycles).cpu().numpy()
 
     @property
     def threshold(self) -> float | None:
@@ -223,7 +245,7 @@ class Localizer:
         cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
         with torch.inference_mode():
-            f_v, f_a = self._features([as_frame(frame)], [as_waveform(waveform)])
+            f_v, f_a = self._see([as_frame(frame)]), self._hear([as_waveform(waveform)])
             maps = self.method.maps_by_cycle(f_v, f_a, cycles)
         return torch.cat(maps).cpu().numpy()
 
@@ -233,37 +255,43 @@ class Localizer:
         if cycles is not None and cycles < 1:
             raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
-    def _features(
-        self, frames: Sequence[AnyPicture], sounds: Sequence[Heard]
-    ) -> tuple[Float[Tensor, "b c h w"], Float[Tensor, "b p a"]]:
+    def _see(self, frames: Sequence[AnyPicture]) -> Float[Tensor, "b c h w"]:
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
         views = evaluation_views(pixels, self.card.features.view_sizes)
         f_v: Tensor = self.visual(*(view.to(self.device) for view in views))
+        return f_v
+
+    def _hear(self, sounds: Sequence[Heard]) -> Float[Tensor, "b p a"]:
         f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
-        return f_v, f_a
+        return f_a
 
     @property
     def _namer(self) -> YAMNet | None:
         """The audio encoder, if it can name sounds."""
         return self.audio if isinstance(self.audio, YAMNet) and self.class_names else None
 
-    def _labels(self, f_a: Float[Tensor, "p a"]) -> list[tuple[str, float]]:
+    def labels(self, f_a: Float[Tensor, "p a"]) -> list[tuple[str, float]]:
+        """What is heard, best first; nothing if the encoder cannot name sounds."""
         if self._namer is None:
             return []
         scores, classes = self._namer.classify(f_a).mean(dim=0).topk(TOP_LABELS)
         names = [self.class_names[i] for i in classes.tolist()]
         return list(zip(names, scores.tolist(), strict=True))
 
+    def name_scores(self, f_a: Float[Tensor, "b p a"]) -> Float32[np.ndarray, "b classes"]:
+        """Scores of all sounds that have a name; no classes if the encoder cannot name sounds."""
+        if self._namer is None:
+            return np.ones((len(f_a), 0), np.float32)
+        return self._namer.classify(f_a).mean(dim=1).cpu().numpy()
+
     def _classes(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
-        """Class scores of each sound; no classes if the encoder cannot name sounds."""
-        if (namer := self._namer) is None:
-            return np.ones((len(sounds), 0), np.float32)
+        if self._namer is None:
+            return self.name_scores(torch.empty(len(sounds), 0, 0))
         with torch.inference_mode():
-            scores = namer.classify(namer(torch.from_numpy(sounds).to(self.device))).mean(dim=1)
-        return scores.cpu().numpy()
+            return self.name_scores(self.audio(torch.from_numpy(sounds).to(self.device)))
 
 
 def resize_map(
@@ -279,8 +307,9 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
 
     Args:
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, the folder of a
-            training run, or your own bridge.yaml for the model "names"; default: the best model
-            that ships with soundspot.
+            training run, or your own bridge.yaml for the model "names". MODEL+names lets the
+            sound decide which of the two makes the map. Default: the best model that ships with
+            soundspot, with names.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda", "mps", or as torch names it.
 
     Example:
@@ -289,15 +318,18 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
         True
     """
     place = choose_device(device)
-    chosen = DEFAULT_MODEL if name_or_path is None else name_or_path
-    method, card = read_model(str(chosen))
+    chosen = DEFAULT_MODEL if name_or_path is None else str(name_or_path)
+    learned, bridge = split_name(chosen)
+    if bridge is not None:
+        return _with_bridge(load(learned, device), chosen, bridge)
+    method, card = read_model(chosen)
     if not card.trained:
         warning = "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
         log.warning(warning + "everything runs.", chosen)
     encoders = load_encoders(card.features)
     named = card.features.pretrained and isinstance(encoders.audio, YAMNet)
     return Localizer(
-        name=str(chosen),
+        name=chosen,
         method=method.to(place).eval(),
         visual=encoders.visual.to(place),
         audio=encoders.audio.to(place),
@@ -307,9 +339,20 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
     )
 
 
+def _with_bridge(learned: Localizer, name: str, bridge: str) -> Localizer:
+    """A learned model whose sounds may choose the bridge, which hears with the model's ears."""
+    check_names_sounds(learned.card, name)
+    table = route_table(open_bridge(bridge), learned.class_names)
+
+    def load_bridge() -> Localizer:
+        return replace(load(bridge, str(learned.device)), audio=learned.audio)
+
+    return replace(learned, name=name, router=Router(table, load_bridge))
+
+
 def model_names() -> list[str]:
-    """The names that `load` accepts: shipped models, the bridge by names, untrained ones."""
-    return [*_shipped(), NAMES, *UNTRAINED]
+    """The names that `load` accepts: the default, shipped models, names, untrained ones."""
+    return [DEFAULT_MODEL, *_shipped(), NAMES, *UNTRAINED]
 
 
 def _shipped() -> list[str]:
@@ -323,8 +366,10 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return checkpoint.build_method(card.method, card.config), card
-    if chosen == NAMES or Path(chosen).suffix in (".yaml", ".yml"):
-        return _read_names(BRIDGE if chosen == NAMES else Path(chosen))
+    if is_bridge(chosen):
+        return _read_names(chosen)
+    if split_name(chosen)[1] is not None:
+        raise SoundspotError(f"{chosen} is two models: name one of them here")
     shipped = chosen in _shipped()
     if not shipped and not Path(chosen).exists():
         raise SoundspotError(
@@ -345,9 +390,10 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
     return method, card
 
 
-def _read_names(bridge: Path) -> tuple[Method, checkpoint.Card]:
+def _read_names(bridge: str) -> tuple[Method, checkpoint.Card]:
     features = FeatureSpec(visual="mobilenetv2", audio="yamnet")
     seen, heard = (ENCODERS[name].weights for name in (features.visual, features.audio))
-    things = read_bridge(bridge, weights.class_names(heard), weights.class_names(seen))
+    things = open_bridge(bridge).things
     model = build_names(weights.load_tensors(seen), weights.load_tensors(heard), things)
-    return model, checkpoint.Card("names", to_dict(model.config), features)
+    calibration = {"threshold": NAMES_THRESHOLD}
+    return model, checkpoint.Card("names", to_dict(model.config), features, calibration=calibration)

@@ -13,10 +13,12 @@ from PIL import Image
 from soundspot.common.files import write_text
 from soundspot.inference import figures, outputs
 from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox, hot_box, map_heat
-from soundspot.inference.visibility import is_visible, verdict
+from soundspot.inference.visibility import answer, is_visible, verdict
+from soundspot.model.routing import Route, is_unknown
 
 CAPTION_LABELS = 3
 UNNAMED = "nothing it can name"
+FAINT = 0.4  # strength of a map that is no answer
 WORTH_SAYING = 0.1  # the lowest score of a name that captions list
 
 
@@ -28,7 +30,8 @@ class Localization:
         map: Cosine similarity of the sound with every pixel: the grid, resized bilinearly.
         similarity: The map S of the paper, on the grid of the visual feature.
         box: x1, y1, x2, y2 in pixels around the largest connected region where the map, stretched
-            to 0..1, is at least one half; x2 and y2 are exclusive. None if the map is flat.
+            to 0..1, is at least one half; x2 and y2 are exclusive. None if the map is flat, or the
+            sound unknown.
         score: The peak of S, in -1..1.
         labels: What is heard, best first, with scores of 0..1; empty if the audio encoder is not
             a classifier.
@@ -41,6 +44,7 @@ class Localization:
         span: Start and end in seconds of the sound event that was heard, if events were separated.
         heard: Start and end in seconds of the sound in the waveform, which repeats it if it is
             shorter than 3 s; None for an array.
+        route: Who made the map, and why; None if the model has no bridge by names.
     """
 
     map: Float32[np.ndarray, "height width"] = field(repr=False)
@@ -56,6 +60,7 @@ class Localization:
     threshold: float | None = None
     span: tuple[float, float] | None = None
     heard: tuple[float, float] | None = None
+    route: Route | None = None
 
     @property
     def heat(self) -> Float32[np.ndarray, "height width"]:
@@ -64,13 +69,18 @@ class Localization:
 
     @property
     def visible(self) -> bool | None:
-        """Whether the source is probably in the picture; None if the model is not calibrated."""
-        return is_visible(self.score, self.threshold)
+        """Whether the source is probably in the picture; None if that cannot be told."""
+        return is_visible(self.score, self.threshold, self.route)
 
     @property
     def verdict(self) -> str:
         """The same in words, with the numbers."""
-        return verdict(self.score, self.threshold)
+        return verdict(self.score, self.threshold, self.route)
+
+    @property
+    def strength(self) -> float:
+        """How strongly the map is drawn: faintly if the sound is unknown."""
+        return FAINT if is_unknown(self.route) else 1.0
 
     def picture(self, scale: tuple[float, float] | None = None) -> Image.Image:
         """The frame, the map over it, and the sound, side by side.
@@ -80,7 +90,7 @@ class Localization:
                 the lowest and highest of the map.
         """
         heat = self.heat if scale is None else map_heat(self.map, *scale)
-        box = self.box if scale is None else hot_box(heat)
+        box = self.box if scale is None or is_unknown(self.route) else hot_box(heat)
         frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
         sound = "Sound"
         if self.span is not None:
@@ -93,10 +103,11 @@ class Localization:
             box=box,
             labels=self.labels,
             headings=(frame, "Where it sounds", sound),
-            caption=(heard_line(self.labels), self.verdict),
+            caption=(heard_line(self.labels, self.route), self.verdict),
             footer=self.model + place,
             trained=self.trained,
             heard=self.heard,
+            strength=self.strength,
         )
 
     def save(self, path: str | Path) -> None:
@@ -120,6 +131,8 @@ class Localization:
             "height": height,
             "score": self.score,
             "visible": self.visible,
+            "verdict": answer(self.score, self.threshold, self.route),
+            "route": None if self.route is None else self.route._asdict(),
             "threshold": self.threshold,
             "box": None if self.box is None else list(self.box),
             "labels": [{"name": name, "score": score} for name, score in self.labels],
@@ -138,7 +151,11 @@ class Localization:
         if self.labels:
             named = [f"{name} {score:.2f}" for name, score in worth_saying(self.labels)]
             lines.append(f"heard: {', '.join(named) or UNNAMED}")
-        place = "nowhere (the map is flat)" if self.box is None else f"box {self.box}"
+        if self.route is not None:
+            lines.append(f"found: {self.route.describe()}")
+        place = f"box {self.box}" if self.box is not None else "nowhere (the map is flat)"
+        if is_unknown(self.route):
+            place = "unknown"
         return "\n".join([*lines, f"where: {place}", f"score: {self.verdict}"])
 
 
@@ -147,7 +164,8 @@ def worth_saying(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]
     return [label for label in labels[:CAPTION_LABELS] if label[1] >= WORTH_SAYING]
 
 
-def heard_line(labels: Sequence[tuple[str, float]]) -> str:
-    """What is heard, in one line; empty if the model cannot name sounds."""
+def heard_line(labels: Sequence[tuple[str, float]], route: Route | None = None) -> str:
+    """What is heard and who located it, in one line; empty if the model cannot name sounds."""
     names = ", ".join(name for name, _ in worth_saying(labels))
-    return f"heard: {names or UNNAMED}" if labels else ""
+    found = "" if route is None else f"   ·   {route.describe()}"
+    return f"heard: {names or UNNAMED}{found}" if labels else ""

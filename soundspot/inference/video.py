@@ -30,20 +30,20 @@ from soundspot.common.progress import progress
 from soundspot.inference import figures, outputs
 from soundspot.inference.localizer import Localizer, resize_map
 from soundspot.inference.regions import map_heat
-from soundspot.inference.result import heard_line
+from soundspot.inference.result import FAINT, heard_line
 from soundspot.inference.sound_events import QUIET
 from soundspot.inference.still_scenes import StillScenes
-from soundspot.inference.visibility import is_visible, verdict
+from soundspot.inference.visibility import answer, is_visible, verdict
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
 from soundspot.media.decoding import Picture, TimedSound
 from soundspot.media.opening import Media, OpenMedia, opened
+from soundspot.model.routing import is_unknown
 from soundspot.parallel.threads import torch_threads
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers
 NOW = 1.0  # s; the sound that decides whether a moment is silent
-FAINT = 0.4  # strength of a map whose source is probably not in the picture
 LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
@@ -62,8 +62,10 @@ class VideoMoment:
         at: Seconds into the video.
         silent: Whether nothing can be heard; then the rest is empty.
         score: The peak of S.
-        visible: Whether the source is probably in the picture; None if that is not calibrated.
+        visible: Whether the source is probably in the picture; None if that cannot be told.
         labels: What is heard, best first.
+        verdict: One of the three answers (see `visibility`); None if that is not calibrated.
+        route: Who made the map: learned, kin, both, names or unknown; None without a bridge.
     """
 
     at: float
@@ -71,6 +73,8 @@ class VideoMoment:
     score: float | None = None
     visible: bool | None = None
     labels: tuple[tuple[str, float], ...] = ()
+    verdict: str | None = None
+    route: str | None = None
 
     def line(self) -> str:
         """One line of JSON."""
@@ -229,13 +233,13 @@ def smooth_maps(
             strength *= keep
             yield SmoothedMap(at, mean, strength, (SILENCE, ""))
             continue
-        ((s, labels),) = localizer.locate([frame], [windows[0]])
-        score, threshold = float(s.max()), localizer.threshold
-        visible = is_visible(score, threshold)
-        note(VideoMoment(at, False, score, visible, tuple(labels)))
-        aim = FAINT if visible is False else 1.0
+        ((s, labels, threshold, route),) = localizer.locate([frame], [windows[0]])
+        judged = (float(s.max()), threshold, route)
+        visible, by = is_visible(*judged), None if route is None else route.by
+        note(VideoMoment(at, False, judged[0], visible, tuple(labels), answer(*judged), by))
+        aim = FAINT if visible is False or is_unknown(route) else 1.0
         mean, strength = (s, aim) if mean is None else blend(mean, strength, s, aim, keep)
-        yield SmoothedMap(at, mean, strength, (heard_line(labels), verdict(score, threshold)))
+        yield SmoothedMap(at, mean, strength, (heard_line(labels, route), verdict(*judged)))
 
 
 def blend(mean: Grid, strength: float, s: Grid, aim: float, keep: float) -> tuple[Grid, float]:

@@ -1,18 +1,20 @@
 """The bridge from sounds to things by their names: bridge.yaml, read and checked.
 
 Every line of the file is one sounding thing: `thing: AudioSet names -> ImageNet classes`, several
-separated by semicolons; `a ... b` takes all classes from a to b.
+separated by semicolons; `a ... b` takes all classes from a to b. Three keys say which sounds a
+learned model can locate itself (see `model.routing`): `learned` and `kin`, by class, and `wide`.
 """
 
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from soundspot.common.config import read_yaml
 from soundspot.common.errors import SoundspotError
 
 BRIDGE = Path(__file__).with_name("bridge.yaml")
+KEYS = ("learned", "kin", "wide")  # not things
 
 
 class Thing(NamedTuple):
@@ -23,9 +25,23 @@ class Thing(NamedTuple):
     classes: tuple[int, ...]
 
 
-def read_bridge(
-    path: Path, sound_names: Sequence[str], class_names: Sequence[str]
-) -> tuple[Thing, ...]:
+class Bridge(NamedTuple):
+    """A bridge; all sounds are numbers.
+
+    Attributes:
+        things: Its lines.
+        learned: Sounds of the classes that models were trained on.
+        kin: Other sounds of the same classes.
+        wide: Sounds too wide to tell who can locate them.
+    """
+
+    things: tuple[Thing, ...]
+    learned: tuple[int, ...] = ()
+    kin: tuple[int, ...] = ()
+    wide: tuple[int, ...] = ()
+
+
+def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[str]) -> Bridge:
     """Read a bridge.
 
     Args:
@@ -38,18 +54,33 @@ def read_bridge(
     """
     sounds = {name: number for number, name in enumerate(sound_names)}
     classes = {name: number for number, name in enumerate(class_names)}
+    lines = dict(read_yaml(path))
+    listed = {key: _listed(lines.pop(key, None), sounds, f"{path}, {key!r}") for key in KEYS}
     things = []
-    for name, line in read_yaml(path).items():
+    for name, line in lines.items():
         where = f"{path}, {str(name)!r}"
         heard, arrow, seen = str(line).partition("->")
         if not arrow:
             raise SoundspotError(f"{where}: expected AudioSet names -> ImageNet classes")
-        heard_numbers = [_find(part, sounds, "AudioSet sound", where) for part in heard.split(";")]
+        heard_numbers = _sounds(heard, sounds, where)
         seen_numbers = [k for part in seen.split(";") for k in _range(part, classes, where)]
-        things.append(Thing(str(name), _unique(heard_numbers), _unique(seen_numbers)))
+        things.append(Thing(str(name), heard_numbers, _unique(seen_numbers)))
     if not things:
         raise SoundspotError(f"{path} has no lines")
-    return tuple(things)
+    return Bridge(tuple(things), **listed)
+
+
+def _listed(value: Any, sounds: Mapping[str, int], where: str) -> tuple[int, ...]:
+    """The sounds of a key: none, a line, or lines by class."""
+    if value is None:
+        return ()
+    lines = value if isinstance(value, dict) else {"": value}
+    found = [_sounds(str(line), sounds, f"{where} {name}".strip()) for name, line in lines.items()]
+    return _unique([number for numbers in found for number in numbers])
+
+
+def _sounds(words: str, sounds: Mapping[str, int], where: str) -> tuple[int, ...]:
+    return _unique([_find(part, sounds, "AudioSet sound", where) for part in words.split(";")])
 
 
 def _range(words: str, classes: Mapping[str, int], where: str) -> range:

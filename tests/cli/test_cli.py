@@ -108,7 +108,7 @@ def test_the_best_moment_is_chosen_and_named(capsys, tmp_path, video, model):
     out = ["-o", str(tmp_path / "a.png"), "--model", model]
     assert main(["localize", video, *out]) == 0
     said = capsys.readouterr().out
-    chosen = said.partition("moment: ")[2].partition(" s (highest peak of ")[0]
+    chosen = said.partition("moment: ")[2].partition(" s (best of ")[0]
     assert 0 < float(chosen) < 4
     assert main(["localize", video, *out, "--json", "-"]) == 0
     best = json.loads(capsys.readouterr().out)

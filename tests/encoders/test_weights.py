@@ -293,13 +293,27 @@ def test_a_flipped_byte_is_found_named_and_repaired(name: str, cached: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["toy-model.safetensors", "toy-model.json"])
-def test_load_and_fetch_refuse_damaged_weights(name: str, cached: Path) -> None:
+def test_fetch_refuses_a_flipped_byte(name: str, cached: Path) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    flip_a_byte(cached / "toy-model" / name)
+    with pytest.raises(DamagedError, match=f"{name} is damaged"):
+        weights.fetch("toy-model", registry=TOYS, download=never)
+
+
+@pytest.mark.parametrize("name", ["toy-model.safetensors", "toy-model.json"])
+def test_load_refuses_what_was_cut_short(name: str, cached: Path) -> None:
     weights.load_tensors("toy-model", registry=TOYS, download=Server())
     file = cached / "toy-model" / name
-    flip_a_byte(file)
-    for act in (weights.load_tensors, weights.fetch):
-        with pytest.raises(DamagedError, match=f"{name} is damaged"):
-            act("toy-model", registry=TOYS, download=never)
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(DamagedError, match=f"{name} is damaged"):
+        weights.load_tensors("toy-model", registry=TOYS, download=never)
+
+
+def test_loading_does_not_read_every_byte(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights.load_tensors("toy-model", registry=TOYS, download=Server())
+    monkeypatch.setattr(weight_cache, "sha256", never)
+    loaded = weights.load_tensors("toy-model", registry=TOYS, download=never)
+    torch.testing.assert_close(loaded, TENSORS, rtol=0, atol=0)
 
 
 def test_a_damaged_source_is_not_converted(cached: Path) -> None:

@@ -193,8 +193,16 @@ def test_missing_files_and_unknown_names(tmp_path):
         load_benchmark("vgss", tmp_path)
 
 
+ELSEWHERE = ("anysound-heldout", "escvoc-hard", "escvoc-hard-val")
+
+
+def test_a_benchmark_that_is_only_a_pair_set_says_how_to_make_it(tmp_path):
+    with pytest.raises(SoundspotError, match="`soundspot prepare escvoc-hard`"):
+        load_benchmark("escvoc-hard", tmp_path)
+
+
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "anysound-heldout"])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ELSEWHERE])
 def test_real_annotations_are_complete(shared_data, name):
     own = name.partition("-")[0]
     folder = shared_data / (own if own in ("escvoc", "anysound") else "annotations")

@@ -17,7 +17,7 @@ from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.inference.demo import siren
 from soundspot.inference.inputs import as_frame, as_waveform
-from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
+from soundspot.inference.localizer import DEFAULT_MODEL, LEARNED_MODEL, Localizer
 from soundspot.inference.regions import largest_region
 from soundspot.media import clips as media
 from soundspot.media.clips import read_frame
@@ -155,8 +155,9 @@ def test_a_calibrated_model_says_whether_the_source_is_visible():
     assert sure.visible is True
     assert sure.verdict == ("the source is probably visible (peak cosine 0.250, threshold 0.250)")
     unsure = knowing(s, calibration={"threshold": 0.26}).localize(frame, TONE)
-    assert unsure.visible is False and "maybe not in the picture" in unsure.describe()
+    assert unsure.visible is False and "probably not in the picture" in unsure.describe()
     assert (unsure.summary()["visible"], unsure.summary()["threshold"]) == (False, 0.26)
+    assert unsure.summary()["verdict"] == "probably not in the picture"
     unknown = knowing(s).localize(frame, TONE)
     assert unknown.visible is None and unknown.verdict == "peak cosine 0.250"
     assert unknown.summary()["visible"] is None
@@ -164,12 +165,12 @@ def test_a_calibrated_model_says_whether_the_source_is_visible():
 
 
 def test_a_card_may_hold_a_calibration_or_not(shipped: Path):
-    path = shipped / f"{DEFAULT_MODEL}.safetensors"
+    path = shipped / f"{LEARNED_MODEL}.safetensors"
     model, card = checkpoint.load(path)
     assert card.calibration == {}
-    assert soundspot.load().threshold is None
+    assert soundspot.load(LEARNED_MODEL).threshold is None
     checkpoint.save(path, model, replace(card, calibration={"threshold": 0.31}))
-    assert soundspot.load().threshold == 0.31
+    assert soundspot.load(LEARNED_MODEL).threshold == 0.31
 
 
 def test_pictures_on_one_scale_can_be_compared():
@@ -185,7 +186,7 @@ def test_pictures_on_one_scale_can_be_compared():
 
 def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
     monkeypatch.setattr(localizer, "CHUNK", 2)  # three pairs: a full chunk and a rest
-    model = soundspot.load()
+    model = soundspot.load(LEARNED_MODEL)
     rng = np.random.default_rng(0)
     frames = [rng.integers(0, 256, size, dtype=np.uint8) for size in ((53, 71, 3), (31, 37, 3))]
     frames.append(Image.fromarray(frames[0][:41]))
@@ -305,25 +306,25 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
     torch.manual_seed(1)
     model = checkpoint.build_method("sspl", to_dict(config))
     card = Card("sspl", to_dict(config), RANDOM)
-    checkpoint.save(tmp_path / "models" / f"{DEFAULT_MODEL}.safetensors", model, card)
+    checkpoint.save(tmp_path / "models" / f"{LEARNED_MODEL}.safetensors", model, card)
     monkeypatch.setattr(localizer, "MODELS", tmp_path / "models")
     return tmp_path / "models"
 
 
 def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
-    path = shipped / f"{DEFAULT_MODEL}.safetensors"
+    path = shipped / f"{LEARNED_MODEL}.safetensors"
     model, card = checkpoint.load(path)
     wrong = replace(card.features, visual="mobilenetv2")
     checkpoint.save(path, model, replace(card, features=wrong))
     with pytest.raises(
         SoundspotError, match="takes features of 512 channels, but mobilenetv2 .*1280"
     ):
-        soundspot.load()
+        soundspot.load(LEARNED_MODEL)
 
 
-def test_the_model_that_ships_is_the_default(shipped: Path):
-    model = soundspot.load()
-    assert model.name == DEFAULT_MODEL and model.card.trained
+def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
+    model = soundspot.load(LEARNED_MODEL)
+    assert model.name == LEARNED_MODEL and model.card.trained
     assert soundspot.model_names()[0] == DEFAULT_MODEL
     frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
     found = model.localize(frame, TONE)
@@ -345,8 +346,8 @@ def test_the_model_that_ships_is_the_default(shipped: Path):
 
 
 def test_a_model_may_be_named_by_its_path(shipped: Path):
-    by_path = soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors")
-    assert by_path.card == soundspot.load(DEFAULT_MODEL).card
+    by_path = soundspot.load(shipped / f"{LEARNED_MODEL}.safetensors")
+    assert by_path.card == soundspot.load(LEARNED_MODEL).card
 
 
 @pytest.mark.weights

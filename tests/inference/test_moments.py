@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from brightness import brightness_localizer
-from soundspot.inference.moments import localize_best, loudest_of_parts
+from soundspot.inference.moments import localize_best, loudest_of_parts, merit
+from soundspot.inference.result import Localization
 from soundspot.media import clips as media
+from soundspot.model.routing import Route
 
 TONE = 0.5 * np.sin(np.arange(8_000) / 7).astype(np.float32)  # half a second
 QUIET = np.zeros(8_000, np.float32)
@@ -39,6 +41,24 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
     assert best.heard == alone.heard == (0.0, 3.0)
+
+
+def found(score: float, route: Route | None, *labels: tuple[str, float]) -> Localization:
+    frame, grid = np.zeros((4, 4, 3), np.uint8), np.full((4, 4), score, np.float32)
+    return Localization(
+        grid, grid, None, score, list(labels), "m", True, frame, TONE, threshold=0.5, route=route
+    )
+
+
+def test_a_known_sound_with_a_lower_peak_is_better():
+    bark, typing = ("Bark", 0.4), ("Typing", 0.6)
+    learned, bridged = Route("learned", 0.0, "Bark"), Route("names", 1.0, "Typing")
+    dog = merit(found(0.3, learned, ("Animal", 0.9), bark))
+    assert dog == pytest.approx(0.4 * 0.3 / 0.5)
+    assert dog > merit(found(0.3, bridged, typing)) > 0
+    assert dog > merit(found(0.3, learned, ("Bark", 0.3)))
+    assert merit(found(0.9, Route("unknown", 0.0, ""))) == 0
+    assert merit(found(0.4, None)) == pytest.approx(0.8)
 
 
 def test_a_silent_video_is_refused(tmp_path):

@@ -116,7 +116,7 @@ def test_a_source_that_is_not_in_the_picture_is_drawn_faintly(tmp_path: Path):
     (unsure,) = smooth_maps(brightness_localizer(threshold=0.9), path, path, 1.0)
     assert (sure.strength, unsure.strength) == (1.0, video.FAINT)
     assert "probably visible" in sure.caption[1]
-    assert "maybe not in the picture" in unsure.caption[1] and "0.900" in unsure.caption[1]
+    assert "probably not in the picture" in unsure.caption[1] and "0.900" in unsure.caption[1]
 
 
 @pytest.mark.parametrize("ending", [".mp4", ".mov", ".mkv", ".webm"])
@@ -294,4 +294,5 @@ def test_a_moment_is_a_line_of_json():
     assert "\n" not in line
     assert json.loads(line) == {
         "at": 0.5, "silent": False, "score": 0.25, "visible": True, "labels": [["Dog", 0.5]],
+        "verdict": None, "route": None,
     }  # fmt: skip

@@ -7,21 +7,33 @@ import pytest
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.mobilenetv2 import class_names
-from soundspot.model.bridge import BRIDGE, Thing, read_bridge
+from soundspot.model.bridge import BRIDGE, Bridge, Thing, read_bridge
 
 SOUNDS = ["Bark", "Violin, fiddle", "Moo"]
 CLASSES = ["beagle", "boxer", "pug", "violin", "ox"]
 
 
-def read(tmp_path: Path, text: str) -> tuple[Thing, ...]:
+def read(tmp_path: Path, text: str) -> Bridge:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     return read_bridge(path, SOUNDS, CLASSES)
 
 
 def test_a_line_names_sounds_and_classes_or_ranges_of_them(tmp_path: Path) -> None:
-    things = read(tmp_path, "dog: Bark -> boxer ... pug; beagle\nband: Violin, fiddle; Moo -> ox\n")
+    things, *_ = read(
+        tmp_path, "dog: Bark -> boxer ... pug; beagle\nband: Violin, fiddle; Moo -> ox\n"
+    )
     assert things == (Thing("dog", (0,), (1, 2, 0)), Thing("band", (1, 2), (4,)))
+
+
+def test_three_keys_say_what_a_learned_model_takes(tmp_path: Path) -> None:
+    keys = 'learned: {dog: Bark, calf: Moo; Bark}\nkin: {fiddler: "Violin, fiddle"}\nwide: Moo\n'
+    assert read(tmp_path, keys + "dog: Bark -> pug") == (
+        (Thing("dog", (0,), (2,)),),
+        (0, 2),
+        (1,),
+        (2,),
+    )
 
 
 @pytest.mark.parametrize(
@@ -33,6 +45,8 @@ def test_a_line_names_sounds_and_classes_or_ranges_of_them(tmp_path: Path) -> No
         ("dog: Bark", "'dog': expected AudioSet names -> ImageNet classes"),
         ("dog: Bark -> pug ... beagle", "'beagle' comes before 'pug'"),
         ("{}", "has no lines"),
+        ("learned: {dog: Barks}", "'learned' dog: there is no AudioSet sound 'Barks'; did you"),
+        ("wide: Roar\ndog: Bark -> pug", "'wide': there is no AudioSet sound 'Roar'"),
         ("- dog", "must contain a YAML mapping"),
     ],
 )
@@ -44,7 +58,8 @@ def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> 
 
 @pytest.mark.weights
 def test_the_bridge_that_ships_names_only_what_exists() -> None:
-    things = read_bridge(BRIDGE, weights.class_names(), class_names())
+    things, learned, kin, wide = read_bridge(BRIDGE, weights.class_names(), class_names())
+    assert len(learned) > 50 and len(kin) > 70 and not {*learned} & {*kin} and not {*kin} & {*wide}
     assert len(things) > 200
     by_name = {thing.name: thing for thing in things}
     assert by_name["dog"].classes == tuple(range(151, 269))

@@ -1,0 +1,98 @@
+"""Who makes the map of a sound: the learned model, the bridge by names, or both; or nobody can.
+
+It is decided by what YAMNet hears alone. A learned model does well on the sounds it was trained on
+and on their kin, the bridge (see `model.methods.names`) on other sounds that have a name.
+
+Axes: s sounds that have a name.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from soundspot.model.bridge import Bridge
+
+By = Literal["learned", "kin", "both", "names", "unknown"]
+
+# Set by benchmarks/route_sounds.py on ESC-VOC val and anysound dev.
+KNOWN = 0.1  # the lowest score of a name that counts as heard
+# Best score of the named sounds over that of the learned ones: the ends of the blend.
+OWN, BRIDGED = 0.5, 1.0
+
+
+class Route(NamedTuple):
+    """Who makes the map of a sound, and why.
+
+    Attributes:
+        by: "learned" and "kin" are the learned model alone, "names" is the bridge alone.
+        share: The bridge's share of the map.
+        sound: The name of the sound that decided it.
+    """
+
+    by: By
+    share: float
+    sound: str
+
+    def describe(self) -> str:
+        """The reason in a few words, for a caption."""
+        name = self.sound.lower()
+        return {
+            "learned": f"as learned: {name}",
+            "kin": f"as kin of a learned sound: {name}",
+            "both": f"as learned and by its name: {name}",
+            "names": f"by its name: {name}",
+            "unknown": "a sound without a known counterpart",
+        }[self.by]
+
+
+def is_unknown(route: Route | None) -> bool:
+    """Whether nobody can locate the sound."""
+    return route is not None and route.by == "unknown"
+
+
+@dataclass(frozen=True)
+class RouteTable:
+    """What the rule looks at: the numbers of sounds, and their names."""
+
+    learned: tuple[int, ...]
+    kin: tuple[int, ...]
+    named: tuple[int, ...]
+    wide: tuple[int, ...]
+    sound_names: tuple[str, ...]
+
+
+def route_table(bridge: Bridge, sound_names: Sequence[str]) -> RouteTable:
+    """The table of a bridge; what the learned model takes does not count as the bridge's."""
+    other = {*bridge.learned, *bridge.kin, *bridge.wide}
+    named = {sound for thing in bridge.things for sound in thing.sounds}
+    return RouteTable(
+        bridge.learned, bridge.kin, tuple(sorted(named - other)), bridge.wide, tuple(sound_names)
+    )
+
+
+def choose_route(scores: Float[np.ndarray, "s"], table: RouteTable) -> Route:
+    """Decide by the scores of the named sounds, each 0..1, of one sound."""
+    groups = {"learned": table.learned, "kin": table.kin, "names": table.named}
+    best = {by: _best(scores, sounds) for by, sounds in groups.items()}
+    own = max(("learned", "kin"), key=lambda by: best[by][0])
+    (learned, learned_name), (named, name) = best[own], best["names"]
+    if max(learned, named, _best(scores, table.wide)[0]) < KNOWN:
+        return Route("unknown", 0.0, "")
+    ratio = math.log(max(named, 1e-6) / max(learned, 1e-6))
+    share = (ratio - math.log(OWN)) / (math.log(BRIDGED) - math.log(OWN))
+    share = min(max(share, 0.0), 1.0)
+    by = own if share == 0 else "names" if share == 1 else "both"
+    number = learned_name if share < 0.5 else name
+    return Route(by, share, table.sound_names[number])  # type: ignore[arg-type]
+
+
+def _best(scores: Float[np.ndarray, "s"], sounds: Sequence[int]) -> tuple[float, int]:
+    """The highest score of some sounds, and which one has it."""
+    if not sounds:
+        return 0.0, 0
+    number = max(sounds, key=lambda sound: float(scores[sound]))
+    return float(scores[number]), number

@@ -1,0 +1,138 @@
+"""router.py: a learned model and a bridge that find different things, without weights."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import soundspot
+from brightness import brightness_localizer
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders import weights
+from soundspot.encoders.yamnet import YAMNet
+from soundspot.inference.localizer import LEARNED_MODEL, Localizer
+from soundspot.inference.router import Router, blend, joined_threshold, split_name
+from soundspot.media.clips import read_frame, read_waveform
+from soundspot.model.bridge import Bridge, Thing
+from soundspot.model.methods.method import Method
+from soundspot.model.routing import Route, route_table
+
+NAMES = tuple(f"sound {k}" for k in range(521))
+BRIDGE = Bridge((Thing("thing", (1,), (0,)),), learned=(0,))
+
+
+class Dark(Method):
+    """The map is the negative of the picture."""
+
+    def maps(self, f_v, f_a, cycles=None):
+        return -f_v[:, 0] / 10
+
+
+class Named(YAMNet):
+    """Hears sound k where the waveform is k, and sound 0 and 1 alike where it is 3."""
+
+    def forward(self, waveform):
+        return waveform[:, :1, None].expand(-1, 3, 1024)
+
+    def classify(self, embedding):
+        heard = embedding[..., 0]
+        scores = torch.zeros(*heard.shape, 521)
+        scores[..., 0] = torch.where((heard == 0) | (heard == 3), 0.4, 0.0)
+        scores[..., 1] = torch.where(heard == 1, 0.8, torch.where(heard == 3, 0.3, 0.0))
+        return scores
+
+
+def routed(loaded: list[str] | None = None) -> Localizer:
+    own = replace(brightness_localizer(threshold=0.1), audio=Named(), class_names=NAMES)
+    bridge = replace(own, method=Dark(), card=replace(own.card, calibration={"threshold": -0.2}))
+
+    def load_bridge() -> Localizer:
+        if loaded is not None:
+            loaded.append("bridge")
+        return bridge
+
+    return replace(own, router=Router(route_table(BRIDGE, NAMES), load_bridge))
+
+
+def picture() -> np.ndarray:
+    frame = np.zeros((28, 28, 3), np.uint8)
+    frame[:, 14:] = 255
+    return frame
+
+
+def sound(k: int) -> np.ndarray:
+    wave = np.full(48_000, k, np.float32)
+    wave[1::2] = 0.5  # not silent
+    return wave
+
+
+def test_each_sound_chooses_who_makes_its_map() -> None:
+    loaded: list[str] = []
+    model = routed(loaded)
+    (known,) = model.locate([picture()], [sound(0)])
+    assert known.route is not None and known.route.by == "learned" and known.threshold == 0.1
+    assert known.similarity[0, -1] > known.similarity[0, 0] and not loaded
+    kept, named, both = model.locate([picture()] * 3, [sound(0), sound(1), sound(3)])
+    np.testing.assert_array_equal(kept.similarity, known.similarity)
+    assert named.route == Route("names", 1.0, "sound 1") and named.threshold == -0.2
+    np.testing.assert_allclose(named.similarity, -known.similarity)
+    share = both.route.share
+    assert 0 < share < 1
+    np.testing.assert_allclose(both.similarity, (1 - 2 * share) * known.similarity, atol=1e-6)
+    assert both.threshold == pytest.approx(0.1 - 0.3 * share)
+    assert loaded == ["bridge"]
+
+
+def test_an_unknown_sound_has_no_box_and_no_verdict() -> None:
+    found = routed().localize(picture(), sound(2))
+    assert found.box is None and found.visible is None and found.strength < 1
+    assert found.verdict.startswith("cannot tell: this sound was not learned")
+    assert "where: unknown" in found.describe()
+    summary = found.summary()
+    assert summary["verdict"] == "cannot tell: this sound was not learned"
+    assert summary["route"] == {"by": "unknown", "share": 0.0, "sound": ""}
+    found.picture()
+
+
+def test_the_caption_says_who_and_why() -> None:
+    assert "found: by its name: sound 1" in routed().localize(picture(), sound(1)).describe()
+
+
+def test_kin_are_denied_less_easily_than_learned_sounds() -> None:
+    learned, kin = (joined_threshold(0.3, None, Route(by, 0.0, "")) for by in ("learned", "kin"))
+    assert learned == 0.3 and 0 < kin < 0.3
+
+
+def test_a_blend_is_on_the_learned_grid() -> None:
+    half = blend(np.ones((4, 6), np.float32), np.zeros((2, 3), np.float32), 0.25)
+    np.testing.assert_allclose(half, np.full((4, 6), 0.75))
+
+
+def test_only_a_bridge_stands_after_the_plus() -> None:
+    assert split_name("soundspot-v1+names") == ("soundspot-v1", "names")
+    assert split_name("runs/a+b/best.safetensors") == ("runs/a+b/best.safetensors", None)
+    assert split_name("soundspot-v1+mine.yaml") == ("soundspot-v1", "mine.yaml")
+    assert split_name("names") == ("names", None)
+
+
+@pytest.mark.weights
+def test_the_default_takes_its_own_map_of_a_bark_without_the_bridge() -> None:
+    frame = read_frame(weights.media("demo-dog-photo"))
+    bark = read_waveform(weights.media("demo-dog-bark"))
+    model = soundspot.load()
+    found, alone = model.localize(frame, bark), soundspot.load(LEARNED_MODEL).localize(frame, bark)
+    assert found.route is not None and found.route.by == "learned"
+    np.testing.assert_array_equal(found.similarity, alone.similarity)
+    assert model.router is not None and "bridge" not in vars(model.router)
+    assert soundspot.model_names()[0] == model.name
+
+
+@pytest.mark.weights
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("dog: Bark -> beagl")
+    with pytest.raises(SoundspotError, match="no ImageNet class 'beagl'; did you mean 'beagle'"):
+        soundspot.load(f"{LEARNED_MODEL}+{tmp_path / 'mine.yaml'}")
+    with pytest.raises(SoundspotError, match="no model 'sspl-v0'"):
+        soundspot.load("sspl-v0+names")
