@@ -198,7 +198,7 @@ class Localizer:
             picture.info.require_picture()
             sound.info.require_sound()
             lengths = (file.info.duration for file in (picture, sound))
-            slices = sound_events.listen(sound, min(filter(None, lengths)), self._classes)
+            slices = sound_events.listen(sound, min(filter(None, lengths)), self.class_scores)
             events = sound_events.find_events(slices, count)
             heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
             frames = read_frames(picture, [event.at for event in events])
@@ -257,7 +257,7 @@ class Localizer:
         names = [self.class_names[i] for i in classes.tolist()]
         return list(zip(names, scores.tolist(), strict=True))
 
-    def _classes(
+    def class_scores(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
         """Class scores of each sound; no classes if the encoder cannot name sounds."""
