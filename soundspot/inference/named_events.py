@@ -55,4 +55,4 @@ def short_name(scores: Float[np.ndarray, "classes"], class_names: Sequence[str])
         return UNNAMED
     likely = [class_names[i] for i in np.argsort(-scores) if scores[i] >= NEARLY * scores.max()]
     name = next((name for name in likely if name not in BROAD), likely[0])
-    return name.partition(",")[0]
+    return str(name).partition(",")[0]

@@ -17,7 +17,7 @@ from soundspot.web.handlers import Handlers
 from soundspot.web.heap import limit_heaps
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
-from soundspot.web.markup import CSS
+from soundspot.web.markup import asset
 from soundspot.web.middleware import RequestFilter
 from soundspot.web.sessions import SessionStore
 
@@ -77,7 +77,8 @@ def _launch(page: gr.Blocks, sessions: SessionStore, host: str, port: int | None
             state_session_capacity=sessions.limits.visitors,
             app_kwargs={"middleware": [Middleware(RequestFilter, sessions=sessions)]},
             theme=gr.themes.Default(primary_hue="blue", **FONTS),
-            css=CSS,
+            css=asset("page.css"),
+            js=asset("page.js"),
         )
     except (OSError, OverflowError) as error:
         raise SoundspotError(
