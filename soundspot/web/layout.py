@@ -25,6 +25,8 @@ QUICK = {"queue": False, **PRIVATE}
 PICTURES = {"concurrency_id": "pictures", "concurrency_limit": 1}
 LOOK = {"trigger_mode": "always_last", **PICTURES, **PRIVATE}
 RENDER = {"concurrency_id": "videos", "concurrency_limit": 1, **PRIVATE}
+# What the model can use: a larger video would only keep the browser from recording all of it.
+CAMERA = {"video": {"width": {"ideal": 640}, "height": {"ideal": 480}}}
 ON_EXAMPLE = """
 element.addEventListener("click", (event) => {
   const button = event.target.closest("[data-example]");
@@ -86,16 +88,26 @@ def build_page(handlers: Handlers) -> gr.Blocks:
 
 def _controls(handlers: Handlers) -> SimpleNamespace:
     """What the visitor gives and chooses."""
+    camera = gr.WebcamOptions(mirror=False, constraints=CAMERA)
     longest, models = f"up to {handlers.limits.seconds:g} s", handlers.models
     part = SimpleNamespace(kind=gr.State(VIDEO))
     with gr.Tabs(selected=VIDEO) as part.tabs:
         with gr.Tab("A video", id=VIDEO) as part.video_tab:
             part.video = gr.Video(
-                label=f"Video with sound, {longest}", elem_id="video", height=300, buttons=[]
+                label=f"Video with sound, {longest}",
+                height=300,
+                elem_id="video",
+                buttons=[],
+                webcam_options=camera,
             )
         with gr.Tab("A picture and a sound", id=PICTURE) as part.picture_tab:
             part.picture = gr.Image(
-                label="Picture", type="filepath", height=220, elem_id="picture", buttons=[]
+                label="Picture",
+                type="filepath",
+                height=220,
+                elem_id="picture",
+                buttons=[],
+                webcam_options=camera,
             )
             part.sound = gr.Audio(
                 label=f"Sound, {longest}", type="filepath", elem_id="sound", buttons=[]

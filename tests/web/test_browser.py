@@ -331,6 +331,25 @@ def test_axe_finds_nothing_serious(server: str, browser, clip: Path, tmp_path: P
     assert found == []
 
 
+def test_recording_from_camera_and_microphone(page):
+    """Chromium's fake devices: a moving picture, and a beep every second."""
+    page.click("#video [aria-label='Capture from camera']")
+    page.get_by_text("Click to Access Webcam").click()
+    record = page.locator("#video button.capture-button")
+    record.wait_for()
+    assert violations(page, "camera") == []
+    record.click()
+    page.wait_for_timeout(4000)  # what is recorded
+    record.click()
+    page.wait_for_selector("#maps img.map")
+    page.get_by_role("tab", name="A picture and a sound").click()
+    page.click("#sound [aria-label='Record audio']")
+    page.click("#sound .record-button")
+    page.wait_for_timeout(2500)
+    page.click("#sound .stop-button")
+    page.get_by_text("Now add a picture.").wait_for()
+
+
 def test_a_closed_page_takes_its_files_with_it(server: str, browser, clip: Path, monkeypatch):
     gone, close = threading.Event(), SessionStore.close
 
