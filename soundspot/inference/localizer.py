@@ -220,7 +220,7 @@ class Localizer:
             picture.info.require_picture()
             sound.info.require_sound()
             lengths = (file.info.duration for file in (picture, sound))
-            slices = sound_events.listen(sound, min(filter(None, lengths)), self._classes)
+            slices = sound_events.listen(sound, min(filter(None, lengths)), self.class_scores)
             events = sound_events.find_events(slices, count)
             heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
             frames = read_frames(picture, [event.at for event in events])
@@ -285,9 +285,10 @@ class Localizer:
             return np.ones((len(f_a), 0), np.float32)
         return self._namer.classify(f_a).mean(dim=1).cpu().numpy()
 
-    def _classes(
+    def class_scores(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
+        """Scores of all names for sounds as they are heard."""
         if self._namer is None:
             return self.name_scores(torch.empty(len(sounds), 0, 0))
         with torch.inference_mode():

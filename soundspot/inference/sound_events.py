@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Float, Float32
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
@@ -85,10 +85,9 @@ def find_events(slices: Slices, count: int) -> list[Event]:
     """At most `count` events that differ from each other, the most salient first."""
     if count < 1:
         raise SoundspotError(f"expected at least 1 source, got {count}")
-    pause = (slices.rms < slices.rms.max() * 10 ** (-PAUSE_DB / 20)) | (slices.peak < QUIET)
-    if pause.all():
+    groups = passages(slices)
+    if not groups:
         raise SoundspotError("the sound is silent from start to end")
-    groups = _groups(slices, pause)
     groups.sort(key=lambda group: -slices.rms[group].sum())  # stable: the earlier of equal ones
     chosen: list[slice] = []
     for group in groups:
@@ -108,8 +107,9 @@ def _same_sound(slices: Slices, first: slice, second: slice) -> bool:
     return slices.classes.shape[1] > 0 and _alike(*means)
 
 
-def _groups(slices: Slices, pause: Bool[np.ndarray, "n"]) -> list[slice]:
-    """Runs of slices that are alike, without the pauses between them."""
+def passages(slices: Slices) -> list[slice]:
+    """Runs of slices that are alike, without the pauses between them; none if all is silent."""
+    pause = (slices.rms < slices.rms.max() * 10 ** (-PAUSE_DB / 20)) | (slices.peak < QUIET)
     groups: list[slice] = []
     so_far = np.zeros(slices.classes.shape[1])  # scores of the last group, added up
     for k in np.nonzero(~pause)[0].tolist():

@@ -11,6 +11,7 @@ from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.demo import siren
 from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
+from soundspot.inference.moments import localize_best
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
@@ -19,6 +20,8 @@ NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
 # A car horn: two notes a third apart, sounded twice.
 HORN_HZ, HORN_HARMONICS, HORN_BLASTS = (415.0, 495.0), 12, ((0.2, 0.9), (1.2, 2.7))
 
+Report = Callable[[float, str], object]  # gets the share that is done, 0..1, and what is done now
+
 
 @dataclass(frozen=True)
 class Question:
@@ -26,7 +29,7 @@ class Question:
 
     picture: MediaInfo  # or a video
     sound: MediaInfo | None = None  # required with a picture
-    at: float | None = None  # seconds; default: the middle
+    at: float | None = None  # seconds; default: the best moment of a video, the middle of a sound
     model: str = DEFAULT_MODEL
     compare: str = NOTHING  # or a ready-made sound, OWN_SOUND, or MODEL plus a model's name
     own: MediaInfo | None = None  # the sound file for OWN_SOUND
@@ -130,27 +133,47 @@ READY_SOUNDS: dict[str, Callable[[], Float32[np.ndarray, "48000"]]] = {
 }
 
 
-def answer_question(models: ServedModels, question: Question) -> Answer:
+def answer_question(
+    models: ServedModels, question: Question, report: Report = lambda share, words: None
+) -> Answer:
     """Locate the sound, and what it is compared with, in the same frame."""
     choices = models.comparisons()
     if question.compare not in choices:
         raise SoundspotError(
             f"cannot compare with {question.compare!r}: {nearest(str(question.compare), choices)}"
         )
+    if question.compare == OWN_SOUND and question.own is None:
+        raise SoundspotError("add your own sound to compare with")
+    report(0.0, "Locating the sound")
     localizer = models.get(question.model)
-    clip = media.read_clip(question.picture, question.sound, question.at)
-    first = localizer.localize_clip(clip)
+    first = _locate(localizer, question)
     if question.compare == NOTHING:
         return Answer((first,), ("this sound",))
+    report(0.6, "Locating what it is compared with")
     if question.compare.startswith(MODEL):
         other = question.compare.removeprefix(MODEL)
-        second = models.get(other).localize_clip(clip)
-        return Answer((first, second), (question.model, other), same_scale=False)
-    if question.compare in READY_SOUNDS:
-        name, waveform = question.compare, READY_SOUNDS[question.compare]()
-    elif question.own is not None:
-        name, waveform = question.own.path.name, media.read_sound(question.own)
+        second = models.get(other).localize(first.frame, first.waveform)
+        names, same_scale = (question.model, other), False
     else:
-        raise SoundspotError("add your own sound to compare with")
-    second = replace(localizer.localize(clip.frame, waveform), at=clip.at)
-    return Answer((first, second), ("this sound", name))
+        name, waveform = _other_sound(question)
+        second = localizer.localize(first.frame, waveform)
+        names, same_scale = ("this sound", name), True
+    second = replace(second, at=first.at, heard=None if same_scale else first.heard)
+    return Answer((first, second), names, same_scale)
+
+
+def _locate(localizer: Localizer, question: Question) -> Localization:
+    """At the moment asked for; of a video, by default, at the best one."""
+    if question.at is not None or question.picture.kind != "video":
+        clip = media.read_clip(question.picture, question.sound, question.at)
+        return localizer.localize_clip(clip)
+    with media.opened(question.picture) as video, media.opened(question.sound or video) as sound:
+        video.info.require_video()
+        sound.info.require_sound()
+        return localize_best(localizer, video, sound)[0]
+
+
+def _other_sound(question: Question) -> tuple[str, Float32[np.ndarray, "48000"]]:
+    if question.own is not None and question.compare == OWN_SOUND:
+        return question.own.path.name, media.read_sound(question.own)
+    return question.compare, READY_SOUNDS[question.compare]()

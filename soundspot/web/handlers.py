@@ -1,37 +1,50 @@
-"""What happens when a visitor uploads a file, moves a control or calls from a program.
+"""What happens when a visitor gives a file, moves a control or calls from a program.
 
 Every error reaches the visitor as a sentence; the server's log tells more about unexpected ones.
+Several events may follow from one action, so a look does nothing if the page shows its result
+already. `Session.shown` holds what the page shows: "asked" the question, "at" its moment in
+seconds, "timeline" that of "files"; "looked" the files and the model; and what is to come: "chosen"
+the moment that the visitor chose, "job" the files and the model, "tried" those of the last video.
 """
 
 import logging
 import math
 import re
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gradio as gr
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures
-from soundspot.media import clips as media
 from soundspot.media.clips import MediaInfo
-from soundspot.web.comparing import NOTHING, Question, ServedModels, answer_question
+from soundspot.web import markup
+from soundspot.web.comparing import NOTHING, Question, Report, ServedModels, answer_question
+from soundspot.web.examples import EXAMPLES, example_files
+from soundspot.web.following import Step, follow, no_type_check
+from soundspot.web.knowledge import what_it_knows
 from soundspot.web.limits import Limits, check_upload
-from soundspot.web.markup import note_html, plain_error, result_html
-from soundspot.web.overlays import Overlays, make_overlays
+from soundspot.web.looking import Look, file_stem, look, write_answer
 from soundspot.web.sessions import Session, SessionStore
+from soundspot.web.timeline import timeline_html
+from soundspot.web.uploads import NO_ROOM
 from soundspot.web.video_rendering import Stopped, render_within_limits
-from soundspot.web.waveform import read_columns, waveform_svg
 
-VIDEO, PICTURE = "video", "picture"
-OVERLAYS = "overlays.npz"
+VIDEO, PICTURE = "video", "picture"  # what is given
+STILL, MOVING = "still", "moving"  # what is shown
+SHORT = 20.0  # s; the moving map of a longer video is made only when asked for
+WAITING, MAKING = "Waiting for its turn", "Making the moving map"
 UNEXPECTED = "something went wrong inside soundspot; see the server's log"
-PROGRESS = gr.Progress()
 
 log = logging.getLogger(__name__)
 Upload = dict[str, Any] | None  # gradio's FileData
+Updates = tuple[Any, ...]
+T = TypeVar("T")
 
 
 class Inputs(NamedTuple):
@@ -41,16 +54,17 @@ class Inputs(NamedTuple):
     video: Upload
     picture: Upload
     sound: Upload
-    at: object
     model: str
     compare: str
     own: Upload
 
 
-# What an answer changes on the page, in the order of the outputs.
-OUTPUTS = (
-    *("message", "results", "frame", "first", "second"),
-    *("first_text", "second_text", "difference"),
+# What the handlers change on the page, in the order of their outputs.
+EXAMPLE_OUTPUTS = ("kind", "tabs", "video", "picture", "sound", "compare", "looking", "message")
+MOVING_OUTPUTS = ("making", "render", "moving", "moving_tab", "stage")
+LOOK_OUTPUTS = (
+    *("looking", "message", "answer", "maps", "findings", "listened", "timeline", "at"),
+    *MOVING_OUTPUTS,
 )
 
 
@@ -66,93 +80,190 @@ class Handlers:
     limits: Limits
     sessions: SessionStore
 
-    def on_upload(self, request: gr.Request, *values: Any) -> tuple[Any, ...]:
-        """Show the waveform of new files, and a slider as long as the sound."""
-        old_video = gr.HTML(visible=False), gr.Video(None, visible=False)
-        hidden = gr.HTML(visible=False), gr.Slider(visible=False), *old_video
-        try:
-            heard = self._question(self._session(request), Inputs(*values)).heard
-            seconds = heard.duration
-            if seconds is None:
-                return hidden
-            columns = read_columns(heard, seconds)
-        except Exception:  # `on_show`, which comes next, says what is wrong
-            return hidden
-        middle, end = round(seconds / 2, 2), math.floor(seconds * 100) / 100
-        slider = gr.Slider(visible=True, maximum=end, value=min(middle, end))
-        wave = gr.HTML(waveform_svg(columns, seconds, middle), visible=True)
-        return wave, slider, *old_video
+    def on_example_click(self) -> gr.HTML:
+        """Show that an example is coming."""
+        return _html(markup.progress_html(Step(0.0, "Making the example")))
 
-    def on_show(self, request: gr.Request, *values: Any) -> tuple[Any, ...]:
-        """Locate the sound, and draw the map or maps."""
-        *asked, strength = values
+    def on_example(self, event: gr.EventData, request: gr.Request) -> Updates:
+        """Fill the page with an example, as if the visitor had uploaded its files."""
         try:
-            session = self._session(request)
-            answer = answer_question(self.models, self._question(session, Inputs(*asked)))
-            overlays = make_overlays(answer)
-            overlays.save(session.folder / OVERLAYS)
-            frame = self.sessions.result_path(session, "frame.jpg")
-            media.write_jpeg(frame, overlays.frame)
-            pictures = self._draw(session, overlays, strength)
+            session, key = self._session(request), str(event.key)
+            if key not in EXAMPLES:
+                raise SoundspotError(f"there is no example {key!r}")
+            uploads = [self._add(session, *file) for file in example_files(key).items()]
         except Exception as error:
-            hidden = gr.Column(visible=False), *[None] * 3, *[_html("")] * 3
-            return _html(self._note(error)), *hidden
-        texts = [result_html(*named) for named in zip(answer.names, answer.results, strict=True)]
-        notes = [*[*texts, ""][:2], note_html("difference", answer.difference)]
-        return _html(""), gr.Column(visible=True), str(frame), *pictures, *map(_html, notes)
+            note = _html(self._note(error))
+            return _updates(EXAMPLE_OUTPUTS, looking=_html(""), message=note)
+        kind = VIDEO if EXAMPLES[key].moving else PICTURE
+        places = ("video",) if kind == VIDEO else ("picture", "sound")
+        files = dict(zip(places, uploads, strict=True))
+        chosen = {"kind": kind, "tabs": gr.Tabs(selected=kind), "compare": EXAMPLES[key].compare}
+        return _updates(EXAMPLE_OUTPUTS, **chosen, **files)
 
-    def on_strength(self, strength: float | int, request: gr.Request) -> tuple[Any, Any]:
-        """Draw the last answer again at another strength."""
+    def on_model(self, model: str) -> str:
+        """Say what the chosen model knows."""
+        known = model in self.models.names
+        return markup.knows_html(what_it_knows(self.models.get(model))) if known else ""
+
+    def on_moment(self, event: gr.EventData, request: gr.Request) -> Any:
+        """Take a moment from the timeline."""
+        with suppress(AttributeError, SoundspotError):
+            at = _seconds(event.at)
+            self._session(request).shown["chosen"] = at
+            return at
+        return gr.skip()
+
+    def on_typed(self, at: object, request: gr.Request) -> None:
+        """Take a moment from its field, if it is not the one that is shown."""
+        with suppress(SoundspotError):
+            shown = self._session(request).shown
+            if at is not None and at != shown.get("at"):
+                shown["chosen"] = _seconds(at)
+
+    def on_begin(self, request: gr.Request, *values: Any) -> gr.HTML:
+        """Before the work gets its turn: show that it is coming, and stop what is out of date."""
         try:
             session = self._session(request)
-            overlays = Overlays.read(session.folder / OVERLAYS)
-            first, second = self._draw(session, overlays, strength)
-        except (OSError, SoundspotError):  # there is no answer to draw (any more)
-            return gr.skip(), gr.skip()
-        return first, second
+            question = self._question(session, Inputs(*values))
+        except Exception:  # `on_look`, which comes next, says what is wrong
+            return _html("")
+        job = _job(question)
+        if session.stop.is_set() or session.shown.get("job") != job:
+            session.stop.set()
+            session.stop = threading.Event()
+            session.shown["job"] = job
+        same = session.shown.get("asked") == question
+        return _html("" if same else markup.progress_html(Step(0.0, WAITING)))
 
-    def on_render_click(self, request: gr.Request) -> tuple[Any, Any]:
-        """Before a video is made: clear the last stop, and show the stop button."""
+    @no_type_check
+    def on_look(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
+        """Locate the sound, and show the map or maps and the timeline."""
+        shown: dict[str, Any] = {}
+        try:
+            session = self._session(request)
+            shown = session.shown
+            question = self._question(session, Inputs(*values))
+            if shown.get("asked") == question:
+                yield _updates(LOOK_OUTPUTS, looking=_html(""))
+                return
+            changes: dict[str, Any] = {"message": _html("")}
+            if shown.get("looked") != _job(question):
+                shown.pop("tried", None)
+                changes |= {**_without_video(), "stage": gr.Tabs(selected=STILL)}
+            yield _updates(LOOK_OUTPUTS, **changes)
+            timeline = shown.get("timeline") if shown.get("files") == _files(question) else None
+            work = partial(look, self.models, question, timeline, session.stop)
+            found = yield from self._steps(session, work, "looking", LOOK_OUTPUTS)
+            yield self._found(session, question, found)
+        except Exception as error:
+            shown.pop("asked", None)
+            kept = isinstance(error, Stopped)  # then the page stays as it is
+            gone = {} if kept else {"answer": gr.Column(visible=False), **_without_video()}
+            gone |= {} if kept else {"listened": gr.Column(visible=False)}
+            message = _html(self._note(error))
+            yield _updates(LOOK_OUTPUTS, looking=_html(""), message=message, **gone)
+
+    def _found(self, session: Session, question: Question, found: Look) -> Updates:
+        """What a look changes on the page, which is noted."""
+        seconds, shown = found.timeline.seconds, session.shown
+        at = seconds / 2 if question.at is None else question.at
+        changes: dict[str, Any] = {"looking": _html("")}
+        if isinstance(found.answer, SoundspotError):
+            shown.pop("asked", None)
+            message = self._note(found.answer)
+            changes |= {"message": _html(message), "answer": gr.Column(visible=False)}
+        else:
+            at = at if found.answer.results[0].at is None else found.answer.results[0].at
+            stem = file_stem(question)
+            _keep_last_video(session)
+            folder = self.sessions.result_path(session, stem).parent
+            maps, findings = write_answer(folder, stem, found.answer)
+            shown["asked"] = question
+            changes |= {"message": _html(""), "answer": gr.Column(visible=True)}
+            changes |= {"maps": maps, "findings": findings}
+            if question.compare != NOTHING:
+                changes["stage"] = gr.Tabs(selected=STILL)
+        at = round(at, 2)
+        shown |= {"at": at, "files": _files(question), "timeline": found.timeline}
+        shown["looked"] = _job(question)
+        sound = None if question.sound is None else markup.address(question.sound.path)
+        changes["timeline"] = timeline_html(found.timeline, at, sound)
+        changes |= {"at": at, "listened": gr.Column(visible=True)}
+        return _updates(LOOK_OUTPUTS, **changes)
+
+    @no_type_check
+    def on_short_video(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
+        """After a look: make the video with the moving map, or offer it if that takes long."""
         with suppress(SoundspotError):
-            self._session(request).stop.clear()
-        return gr.Button(interactive=False), gr.Button(visible=True)
+            session = self._session(request)
+            question = self._question(session, Inputs(*values))
+            job, shown = _job(question), session.shown
+            wanted = question.picture.kind == "video" and shown.get("looked") == job
+            if wanted and "asked" in shown and shown.get("tried") != job:
+                shown["tried"] = job
+                if (question.picture.duration or 0) > SHORT:
+                    yield _updates(MOVING_OUTPUTS, render=gr.Button(visible=True))
+                elif not session.stop.is_set():
+                    yield from self._make_video(session, question)
+                return
+        yield _updates(MOVING_OUTPUTS)
 
-    def on_render(
-        self, request: gr.Request, progress: gr.Progress = PROGRESS, *values: Any
-    ) -> tuple[Any, Any]:
+    @no_type_check
+    def on_render(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
         """Make the video with the moving map."""
         try:
             session = self._session(request)
             question = self._question(session, Inputs(*values))
-            localizer = self.models.get(question.model)
-            name = f"{question.picture.path.stem}-soundspot.mp4"
-
-            def on_progress(share: float) -> None:
-                self.sessions.touch(session)
-                self.sessions.check_room()
-                progress(share, desc="Making the video")
-
-            with self.sessions.making(session, name) as out:
-                stop = session.stop
-                render_within_limits(localizer, question, out, self.limits, stop, on_progress)
         except Exception as error:
-            return _html(self._note(error)), gr.Video(visible=False)
-        return _html(""), gr.Video(str(out), visible=True)
+            yield _updates(MOVING_OUTPUTS, making=_html(self._note(error)))
+            return
+        if session.stop.is_set():
+            session.stop = threading.Event()
+        yield from self._make_video(session, question)
+
+    def _make_video(self, session: Session, question: Question) -> Iterator[Updates]:
+        stop = session.stop
+        try:
+            waiting = _html(markup.progress_html(Step(0.0, MAKING)))
+            yield _updates(MOVING_OUTPUTS, making=waiting, render=gr.Button(visible=False))
+            with self.sessions.making(session, f"{file_stem(question)}.mp4") as out:
+                work = partial(self._render, question, out, stop)
+                yield from self._steps(session, work, "making", MOVING_OUTPUTS)
+        except Exception as error:
+            if session.stop is not stop:  # other files have come meanwhile
+                yield _updates(MOVING_OUTPUTS, making=_html(""))
+                return
+            note, again = _html(self._note(error)), gr.Button(visible=True)
+            yield _updates(MOVING_OUTPUTS, making=note, render=again)
+            return
+        html = markup.moving_html(markup.address(out), out.name)
+        changes = {"making": _html(""), "moving": html, "moving_tab": gr.Tab(visible=True)}
+        if session.shown.get("asked", question).compare == NOTHING:  # by now, not at the start
+            changes["stage"] = gr.Tabs(selected=MOVING)
+        yield _updates(MOVING_OUTPUTS, **changes)
+
+    def _render(self, question: Question, out: Path, stop: threading.Event, report: Report) -> None:
+        def note(share: float) -> None:
+            self.sessions.check_room()
+            report(share, MAKING)
+
+        localizer = self.models.get(question.model)
+        render_within_limits(localizer, question, out, self.limits, stop, note)
 
     def on_stop(self, request: gr.Request) -> None:
-        """Stop making the video."""
+        """Stop the work of this page."""
         with suppress(SoundspotError):
             self._session(request).stop.set()
 
     def on_api_call(
         self,
-        file: Upload,
-        sound: Upload,
-        at: object,
-        model: str | None,
-        compare: str | None,
-        own: Upload,
         request: gr.Request,
+        file: Upload,
+        sound: Upload = None,
+        at: object = None,
+        model: str | None = None,
+        compare: str | None = None,
+        own: Upload = None,
     ) -> tuple[dict[str, object], str]:
         """Locate the sound of a video, or a sound in a picture; returns numbers and a picture."""
         try:
@@ -164,23 +275,37 @@ class Handlers:
             choices = model or self.models.names[0], compare or NOTHING
             question = Question(picture, other, _seconds(at), *choices, mine)
             answer = answer_question(self.models, question)
-            out = self.sessions.result_path(session, "where.png")
+            out = self.sessions.result_path(session, f"{file_stem(question)}.png")
             rows = [result.picture(answer.scale) for result in answer.results]
             figures.write_picture(out, figures.stack(rows))
         except Exception as error:
-            raise gr.Error(plain_error(self._sentence(error)), print_exception=False) from None
+            sentence = markup.plain_error(self._sentence(error))
+            raise gr.Error(sentence, print_exception=False) from None
         return answer.summary(), str(out)
 
     def _session(self, request: gr.Request) -> Session:
         return self.sessions.session(str(request.session_hash))
 
+    def _steps(
+        self, session: Session, work: Any, place: str, outputs: tuple[str, ...]
+    ) -> Generator[Updates, None, Any]:
+        """Show how far some work is; returns its result."""
+        steps = follow(work)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return end.value
+            self.sessions.touch(session)
+            yield _updates(outputs, **{place: _html(markup.progress_html(step))})
+
     def _question(self, session: Session, inputs: Inputs) -> Question:
-        """What the page asks."""
+        """What the page asks; a moment that belongs to other files does not count."""
         own = self._claim(session, inputs.own)
         if inputs.kind == VIDEO:
             picture, sound = self._claim(session, inputs.video), None
             if picture is None:
-                raise Missing("Drop, choose or record a video.")
+                raise Missing("Drop, choose or record a video, or try an example.")
             if picture.kind != "video":
                 raise SoundspotError(f"{picture.path.name} is not a video: use the other tab")
             if not picture.has_sound:
@@ -192,7 +317,10 @@ class Handlers:
                 raise Missing("Now add a picture." if sound else "Add a picture and a sound.")
             if sound is None:
                 raise Missing("Now add a sound.")
-        return Question(picture, sound, _seconds(inputs.at), inputs.model, inputs.compare, own)
+        question = Question(picture, sound, None, inputs.model, inputs.compare, own)
+        if session.shown.get("files") != _files(question):
+            session.shown.pop("chosen", None)
+        return replace(question, at=session.shown.get("chosen"))
 
     def _claim(self, session: Session, upload: Upload) -> MediaInfo | None:
         """What an upload holds; it is probed when it is first used."""
@@ -203,18 +331,18 @@ class Handlers:
             session.infos[path] = check_upload(path, self.limits)
         return session.infos[path]
 
-    def _draw(self, session: Session, overlays: Overlays, strength: float | int) -> list[Any]:
-        """Write the maps to files; the second picture is hidden if there is only one map."""
-        shown: list[Any] = []
-        for number, picture in enumerate(overlays.pictures(float(strength) / 100), start=1):
-            path = self.sessions.result_path(session, f"map-{number}.jpg")
-            media.write_jpeg(path, picture)
-            shown.append(gr.Image(str(path), visible=True))
-        return [*shown, gr.Image(None, visible=False)][:2]
+    def _add(self, session: Session, name: str, content: bytes) -> str:
+        """Make a file of ours an upload of the session."""
+        self.sessions.check_room()
+        folder = self.sessions.upload_folder()
+        if folder is None:
+            raise SoundspotError(NO_ROOM)
+        (folder / name).write_bytes(content)
+        return str(self.sessions.claim(session, self.sessions.add_upload(folder / name)))
 
     def _note(self, error: Exception) -> str:
         kind = "hint" if isinstance(error, Missing | Stopped) else "error"
-        return note_html(kind, self._sentence(error))
+        return markup.note_html(kind, self._sentence(error))
 
     def _sentence(self, error: Exception) -> str:
         """The error as a sentence that reveals nothing about the server's folders."""
@@ -225,11 +353,19 @@ class Handlers:
         return re.sub(inside, "", str(error))
 
 
+def _files(question: Question) -> tuple[Path, Path]:
+    return question.picture.path, question.heard.path
+
+
+def _job(question: Question) -> tuple[Path, Path, str]:
+    return *_files(question), question.model
+
+
 def _seconds(at: object) -> float | None:
     """Check the moment, as programs may send anything."""
     if at is None:
         return None
-    if isinstance(at, bool) or not isinstance(at, int | float):
+    if isinstance(at, bool) or not isinstance(at, int | float) or not math.isfinite(at):
         raise SoundspotError(f"expected a moment in seconds, got {at!r}")
     return float(at)
 
@@ -237,3 +373,20 @@ def _seconds(at: object) -> float | None:
 def _html(text: str) -> gr.HTML:
     """An HTML element, hidden if it is empty."""
     return gr.HTML(text, visible=bool(text))
+
+
+def _keep_last_video(session: Session) -> None:
+    """Make it the newest result: it is on the page as long as maps of its moments are asked for."""
+    for video in [path for path in session.results if path.name.endswith("-map.mp4")][-1:]:
+        session.results.remove(video)
+        session.results.append(video)
+
+
+def _without_video() -> dict[str, Any]:
+    hidden = {"making": _html(""), "render": gr.Button(visible=False)}
+    return {**hidden, "moving": "", "moving_tab": gr.Tab(visible=False)}
+
+
+def _updates(outputs: tuple[str, ...], **changes: Any) -> Updates:
+    """The changes in the order of the outputs; the others stay as they are."""
+    return tuple(changes.get(name, gr.skip()) for name in outputs)

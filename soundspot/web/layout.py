@@ -1,35 +1,88 @@
 """The page's controls, and which handler each of them calls."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import gradio as gr
 
 from soundspot.web import markup
-from soundspot.web.comparing import NOTHING, OWN_SOUND
-from soundspot.web.handlers import OUTPUTS, PICTURE, VIDEO, Handlers, Inputs
-from soundspot.web.waveform import FOLLOW_SLIDER
+from soundspot.web.comparing import OWN_SOUND
+from soundspot.web.handlers import (
+    EXAMPLE_OUTPUTS,
+    LOOK_OUTPUTS,
+    MOVING,
+    MOVING_OUTPUTS,
+    PICTURE,
+    STILL,
+    VIDEO,
+    Handlers,
+    Inputs,
+)
+from soundspot.web.knowledge import what_it_knows
 
-PRIVATE = {"api_visibility": "private", "preprocess": False}
-QUICK = {"queue": False, "show_progress": "hidden", **PRIVATE}
+PRIVATE = {"api_visibility": "private", "preprocess": False, "show_progress": "hidden"}
+QUICK = {"queue": False, **PRIVATE}
 # Work is done one request at a time; of the requests of one control, only the last counts.
 PICTURES = {"concurrency_id": "pictures", "concurrency_limit": 1}
-LOOK = {"show_progress": "hidden", **PICTURES, **PRIVATE}
-LOCATE = {"trigger_mode": "always_last", **PICTURES, **PRIVATE}
-DRAWN = {"interactive": False, "buttons": ["download", "fullscreen"]}
+LOOK = {"trigger_mode": "always_last", **PICTURES, **PRIVATE}
+# What comes first is quick, but looks at the headers of files: one request at a time, too.
+BEGIN = {"concurrency_id": "beginnings", "concurrency_limit": 1, **PRIVATE}
 RENDER = {"concurrency_id": "videos", "concurrency_limit": 1, **PRIVATE}
+# What the model can use: a larger video would only keep the browser from recording all of it.
+CAMERA = {"video": {"width": {"ideal": 640}, "height": {"ideal": 480}}}
+ON_EXAMPLE = """
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-example]");
+  if (button) trigger("click", { key: button.dataset.example });
+});
+"""
+ON_STOP = """
+element.addEventListener("click", (event) => {
+  if (event.target.closest(".stop")) trigger("click");
+});
+"""
+ON_TIMELINE = """
+const seconds = () => Number(element.querySelector(".timeline").dataset.seconds);
+const choose = (at, play) => {
+  at = Math.min(Math.max(at, 0), Math.floor(100 * seconds()) / 100);
+  window.soundspot.mark(at);
+  if (play) window.soundspot.play(at);
+  return at;
+};
+element.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-at]"), wave = event.target.closest(".wave");
+  if (!button && !wave) return;
+  const box = wave?.getBoundingClientRect();
+  const at = button ? Number(button.dataset.at)
+    : (seconds() * (event.clientX - box.left)) / box.width;
+  trigger("click", { at: choose(at, true) });
+});
+let wait;
+element.addEventListener("keydown", (event) => {
+  const wave = event.target.closest(".wave");
+  if (!wave) return;
+  const now = Number(wave.getAttribute("aria-valuenow"));
+  const at = { ArrowLeft: now - 0.25, ArrowRight: now + 0.25, ArrowDown: now - 0.25,
+    ArrowUp: now + 0.25, PageDown: now - 2, PageUp: now + 2, Home: 0, End: seconds() }[event.key];
+  if (at === undefined) return;
+  event.preventDefault();
+  const chosen = choose(at, false);
+  clearTimeout(wait);
+  wait = setTimeout(() => trigger("click", { at: chosen }), 400);
+});
+"""
 
 
 def build_page(handlers: Handlers) -> gr.Blocks:
     """The whole page, with its handlers."""
     with gr.Blocks(title=markup.TITLE, analytics_enabled=False, fill_width=True) as page:
-        gr.Markdown(markup.INTRODUCTION)
+        gr.HTML(markup.HEADER)
         with gr.Row(equal_height=False):
-            with gr.Column(scale=2, min_width=300):
-                controls = _controls(handlers)
-            with gr.Column(scale=3, min_width=300):
-                results = _results()
-        _connect(handlers, controls, results)
+            with gr.Column(scale=4, min_width=300):
+                page_parts = _controls(handlers)
+            with gr.Column(scale=7, min_width=300, elem_id="answer"):
+                vars(page_parts).update(vars(_results()))
+        gr.HTML(markup.HELP)
+        _connect(handlers, page_parts)
         _connect_programs(handlers)
     page.queue(max_size=handlers.limits.waiting)
     return page
@@ -37,92 +90,106 @@ def build_page(handlers: Handlers) -> gr.Blocks:
 
 def _controls(handlers: Handlers) -> SimpleNamespace:
     """What the visitor gives and chooses."""
+    camera = gr.WebcamOptions(mirror=False, constraints=CAMERA)
     longest, models = f"up to {handlers.limits.seconds:g} s", handlers.models
-    controls = SimpleNamespace(kind=gr.State(VIDEO))
-    with gr.Tabs():
-        with gr.Tab("A video") as controls.video_tab:
-            controls.video = gr.Video(label=f"Video with sound, {longest}")
-        with gr.Tab("A picture and a sound") as controls.picture_tab:
-            controls.picture = gr.Image(label="Picture", type="filepath", height=240)
-            controls.sound = gr.Audio(label=f"Sound, {longest}", type="filepath")
-    controls.wave = gr.HTML(visible=False, elem_id="wave")
-    controls.at = gr.Slider(0, 1, step=0.01, visible=False, label="Moment (seconds)")
-    controls.compare = gr.Dropdown(
-        models.comparisons(),
-        label="Compare with",
-        info="What if it were another sound?",
-        filterable=False,
+    part = SimpleNamespace(kind=gr.State(VIDEO))
+    with gr.Tabs(selected=VIDEO) as part.tabs:
+        with gr.Tab("A video", id=VIDEO) as part.video_tab:
+            part.video = gr.Video(
+                label=f"Video with sound, {longest}",
+                height=300,
+                elem_id="video",
+                buttons=[],
+                webcam_options=camera,
+            )
+        with gr.Tab("A picture and a sound", id=PICTURE) as part.picture_tab:
+            part.picture = gr.Image(
+                label="Picture",
+                type="filepath",
+                height=220,
+                elem_id="picture",
+                buttons=[],
+                webcam_options=camera,
+            )
+            part.sound = gr.Audio(
+                label=f"Sound, {longest}", type="filepath", elem_id="sound", buttons=[]
+            )
+    gr.HTML('<div id="complaint" class="note error" role="alert"></div>')
+    part.show = gr.Button("Show where the sound is", variant="primary", elem_id="show")
+    part.examples = gr.HTML(markup.examples_html(), js_on_load=ON_EXAMPLE, elem_id="examples")
+    with gr.Row():
+        part.compare = gr.Dropdown(
+            models.comparisons(), label="Compare with", filterable=False, min_width=140
+        )
+        part.model = gr.Dropdown(list(models.names), label="Model", filterable=False, min_width=140)
+    part.own = gr.Audio(
+        label="Your own sound", type="filepath", visible=False, elem_id="own", buttons=[]
     )
-    controls.own = gr.Audio(label="Your own sound", type="filepath", visible=False)
-    controls.model = gr.Dropdown(list(models.names), label="Model", filterable=False)
-    controls.strength = gr.Slider(0, 100, value=100, step=1, label="Strength of the map (%)")
-    controls.show = gr.Button("Show where the sound is", variant="primary", elem_id="show")
-    controls.inputs = [getattr(controls, name) for name in Inputs._fields]
-    return controls
+    part.knows = gr.HTML(markup.knows_html(what_it_knows(models.get(models.names[0]))))
+    return part
 
 
 def _results() -> SimpleNamespace:
     """What the visitor gets."""
-    shown = SimpleNamespace()
-    shown.message = gr.HTML(markup.note_html("hint", "Add a video, or a picture and a sound"))
-    with gr.Column(visible=False) as shown.results:
-        shown.difference = gr.HTML(visible=False)
-        with gr.Row(equal_height=False):
-            with gr.Column(min_width=240):
-                shown.first = gr.Image(label="Where the sound is", elem_id="first-map", **DRAWN)
-                shown.first_text = gr.HTML()
-            with gr.Column(min_width=240):
-                shown.second = gr.Image(
-                    label="Compared with", elem_id="second-map", visible=False, **DRAWN
-                )
-                shown.second_text = gr.HTML(visible=False)
-                shown.frame = gr.Image(label="The frame", elem_id="frame", **DRAWN)
-        with gr.Column() as shown.video_column:
-            shown.render = gr.Button("Make the video with the moving map", elem_id="render")
-            shown.stop = gr.Button("Stop", variant="stop", visible=False, elem_id="stop")
-            shown.note = gr.HTML(visible=False)
-            shown.moving = gr.Video(
-                label="The moving map", visible=False, interactive=False, elem_id="moving"
-            )
-    shown.outputs = [getattr(shown, name) for name in OUTPUTS]
-    return shown
+    part = SimpleNamespace()
+    part.message = gr.HTML(markup.note_html("hint empty", markup.HINT), elem_id="message")
+    part.looking = gr.HTML(visible=False, js_on_load=ON_STOP, elem_id="looking")
+    part.making = gr.HTML(visible=False, js_on_load=ON_STOP, elem_id="making")
+    with gr.Column(visible=False) as part.answer, gr.Tabs(selected=STILL) as part.stage:
+        with gr.Tab("This moment", id=STILL):
+            part.maps = gr.HTML(elem_id="maps")
+        with gr.Tab("Moving map", id=MOVING, visible=False) as part.moving_tab:
+            part.moving = gr.HTML(elem_id="moving")
+    part.render = gr.Button("Make the moving map", visible=False, elem_id="render")
+    with gr.Column(visible=False) as part.listened:
+        part.timeline = gr.HTML(js_on_load=ON_TIMELINE, elem_id="timeline")
+        with gr.Row(equal_height=True):
+            part.at = gr.Number(label="Moment (seconds)", step=0.01, min_width=120, elem_id="at")
+            gr.HTML(markup.STRENGTH, min_width=160)
+        part.findings = gr.HTML(elem_id="findings")
+    return part
 
 
-def _connect(handlers: Handlers, controls: SimpleNamespace, results: SimpleNamespace) -> None:
-    asked = [*controls.inputs, controls.strength]
-    # New files: look at them, then locate.
-    tabs = ((controls.video_tab, VIDEO), (controls.picture_tab, PICTURE))
-    outputs = [controls.kind, results.video_column]
-    turned = [tab.select(partial(_turn_to, kind), None, outputs, **QUICK) for tab, kind in tabs]
-    files = (controls.video, controls.picture, controls.sound)
-    for event in (*(turn.then for turn in turned), *(file.change for file in files)):
-        outputs = [controls.wave, controls.at, results.note, results.moving]
-        looked = event(handlers.on_upload, controls.inputs, outputs, **LOOK)
-        looked.then(handlers.on_show, asked, results.outputs, **LOCATE)
-    # Choices: locate again, or only draw again.
-    changes = [control.change for control in (controls.model, controls.compare, controls.own)]
-    events = [controls.show.click, controls.at.release, *changes]
-    gr.on(events, handlers.on_show, asked, results.outputs, **LOCATE)
-    controls.at.change(None, controls.at, None, js=FOLLOW_SLIDER, **QUICK)
-    controls.compare.change(_show_own, controls.compare, controls.own, **QUICK)
-    pictures = [results.first, results.second]
-    controls.strength.release(handlers.on_strength, controls.strength, pictures, **LOCATE)
-    # The video.
-    buttons = [results.render, results.stop]
-    clicked = results.render.click(handlers.on_render_click, None, buttons, **QUICK)
-    outputs = [results.note, results.moving]
-    made = clicked.then(handlers.on_render, controls.inputs, outputs, **RENDER)
-    made.then(_reset_buttons, None, buttons, **QUICK)
-    results.stop.click(handlers.on_stop, None, None, **QUICK)
+def _connect(handlers: Handlers, part: SimpleNamespace) -> None:
+    asked = [getattr(part, name) for name in Inputs._fields]
+    look = [getattr(part, name) for name in LOOK_OUTPUTS]
+    moving = [getattr(part, name) for name in MOVING_OUTPUTS]
+    turned = [
+        tab.select(lambda kind=kind: kind, None, part.kind, **QUICK)
+        for tab, kind in ((part.video_tab, VIDEO), (part.picture_tab, PICTURE))
+    ]
+    part.examples.click(handlers.on_example_click, None, part.looking, **QUICK)
+    example = part.examples.click(
+        handlers.on_example, None, [getattr(part, name) for name in EXAMPLE_OUTPUTS], **QUICK
+    )
+    moments = [
+        part.timeline.click(handlers.on_moment, None, part.at, **QUICK),
+        part.at.submit(handlers.on_typed, part.at, None, **QUICK),
+        part.show.click(handlers.on_typed, part.at, None, **QUICK),
+    ]
+    part.compare.change(_show_own, part.compare, part.own, **QUICK)
+    part.model.change(handlers.on_model, part.model, part.knows, **QUICK)
+    controls = (part.video, part.picture, part.sound, part.model, part.compare, part.own)
+    events = [
+        *(event.then for event in (*turned, example, *moments)),
+        *(control.change for control in controls),
+    ]
+    for event in events:
+        begun = event(handlers.on_begin, asked, part.looking, **BEGIN)
+        looked = begun.then(handlers.on_look, asked, look, **LOOK)
+        looked.then(handlers.on_short_video, asked, moving, **RENDER)
+    part.render.click(handlers.on_render, asked, moving, **RENDER)
+    for progress in (part.looking, part.making):
+        progress.click(handlers.on_stop, None, None, **QUICK)
 
 
 def _connect_programs(handlers: Handlers) -> None:
     """The one call for programs, on controls that nobody sees."""
     with gr.Row(visible=False):
-        file, sound, own = (gr.File(label=name) for name in ("file", "sound", "own"))
+        file, sound, own = (gr.File(label=name, value=None) for name in ("file", "sound", "own"))
         at = gr.Number(label="at", value=None)
         model = gr.Textbox(label="model", value=handlers.models.names[0])
-        compare = gr.Textbox(label="compare", value=NOTHING)
+        compare = gr.Textbox(label="compare", value=handlers.models.comparisons()[0])
         numbers, picture = gr.JSON(), gr.Image(type="filepath")
         call = gr.Button()
     call.click(
@@ -135,13 +202,5 @@ def _connect_programs(handlers: Handlers) -> None:
     )
 
 
-def _turn_to(kind: str) -> tuple[str, gr.Column]:
-    return kind, gr.Column(visible=kind == VIDEO)
-
-
 def _show_own(compare: str) -> gr.Audio:
     return gr.Audio(visible=compare == OWN_SOUND)
-
-
-def _reset_buttons() -> tuple[gr.Button, gr.Button]:
-    return gr.Button(interactive=True), gr.Button(visible=False)

@@ -1,43 +1,65 @@
-"""The page's texts, looks and HTML snippets."""
+"""The page's texts and HTML snippets; what visitors wrote is escaped here."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
+from urllib.parse import quote
 
-from soundspot.inference.result import Localization
+from soundspot.inference.figures import ANCHORS
+from soundspot.inference.result import UNNAMED, Localization, worth_saying
+from soundspot.web.comparing import Answer
+from soundspot.web.examples import EXAMPLES, thumbnail
+from soundspot.web.following import Step
 
 TITLE = "soundspot: see what is sounding"
-INTRODUCTION = (
-    "# soundspot\nDrop a video, or a picture and a sound, and see where the sound comes from. "
-    "Nothing leaves this computer."
-)
-CSS = """
-main, .gradio-container { width: 100% !important; }
-.gradio-container { max-width: 1180px !important; margin: 0 auto !important; }
-#wave svg { width: 100%; height: 64px; display: block; border-radius: 6px;
-  background: var(--background-fill-secondary); }
-#wave .sound { fill: var(--primary-500); }
-#wave #heard { fill: var(--primary-500); fill-opacity: .18; }
-#wave #moment { stroke: var(--body-text-color); stroke-width: 2;
-  vector-effect: non-scaling-stroke; }
-/* Trimming in the browser would load a program from another site. */
-[aria-label="Trim video to selection"] { display: none !important; }
-.note { padding: 10px 14px; border-radius: 8px; border-left: 4px solid; line-height: 1.45;
-  background: var(--background-fill-secondary); overflow-wrap: anywhere; }
-.note.error { border-color: #c0262d; }
-.note.hint { border-color: var(--primary-500); }
-.note.difference { border-color: #0a7d4b; font-size: 1.05em; }
-.finding h3 { margin: 0 0 4px; overflow-wrap: anywhere; }
-.finding p { margin: 0 0 8px; }
-.finding li { display: grid; grid-template-columns: minmax(0, 1fr) 84px 40px; gap: 8px;
-  align-items: center; list-style: none; }
-.finding ul { padding: 0; margin: 0; }
-.finding li span:first-child { overflow-wrap: anywhere; }
-.finding .bar { height: 6px; border-radius: 3px; background: var(--border-color-primary); }
-.finding .bar i { display: block; height: 6px; border-radius: 3px; background: var(--primary-500); }
-.finding .share { text-align: right; font-variant-numeric: tabular-nums; }
-button:focus-visible, input:focus-visible, [tabindex]:focus-visible, select:focus-visible {
-  outline: 3px solid var(--primary-500) !important; outline-offset: 2px; }
-@media (max-width: 640px) { .gradio-container { padding: 8px !important; } }
+HEADER = """
+<header class="top"><h1>soundspot</h1>
+<p>Give it a video, or a picture and a sound, and see where the sound comes from.
+Nothing leaves this computer.</p></header>
 """
+HINT = "The answer appears here. Give a video, or a picture and a sound, or try an example"
+STRENGTH = """
+<label class="strength">Strength of the map
+<input type="range" min="0" max="100" value="100"></label>
+"""
+# The client that docs/web.md shows and a test runs.
+CLIENT = """from gradio_client import Client, handle_file
+
+client = Client("http://127.0.0.1:7860", verbose=False)
+numbers, picture = client.predict(
+    file=handle_file("clip.mp4"), compare="a siren", api_name="/localize"
+)
+for found in numbers["maps"]:
+    print(found["name"], found["at"], found["score"], found["box"])
+print(picture)  # where the picture was downloaded to
+client.close()
+"""
+HELP = f"""
+<footer class="help"><details><summary>How to read a map</summary>
+<p>The brighter a place, the more it looks like what is heard; the white line is half of the peak,
+the green box the largest part within it. The peak is a cosine, at most 1. A box is drawn unless the
+source is probably not in the picture. The model sees one frame and hears three seconds, the shaded
+part of the timeline.</p></details>
+<details><summary>Use it from a program</summary>
+<p>This page can be called by programs (<a href="gradio_api/info">the calls as JSON</a>),
+for example with <code>gradio_client</code>:</p>
+<pre tabindex="0"><code>{escape(CLIENT)}</code></pre>
+</details>
+<details><summary>Documentation</summary><p>The documentation comes with the source code:
+docs/web.md explains this page, docs/index.md is the start. In a clone, <code>make docs</code>
+makes a site of it; <code>soundspot --help</code> lists the commands.</p></details></footer>
+"""
+
+
+def asset(name: str) -> str:
+    """The text of a file beside this one."""
+    return files("soundspot.web").joinpath(name).read_text("utf-8")
+
+
+def address(path: object) -> str:
+    """Where the browser gets a file of its session, relative to the page."""
+    return "gradio_api/file=" + quote(str(path))
 
 
 def note_html(kind: str, sentence: str) -> str:
@@ -60,18 +82,141 @@ def _capitalised(sentence: str) -> str:
     return start + sentence[1:] + end
 
 
-def result_html(name: str, result: Localization) -> str:
-    """What is heard, and whether its source is in the picture."""
+def examples_html() -> str:
+    """A button for every example."""
+    buttons = ""
+    for key, example in EXAMPLES.items():
+        picture = thumbnail(key)
+        image = f'<img src="{picture}" alt="">' if picture else ""
+        buttons += (
+            f'<button type="button" data-example="{key}">{image}<span>{example.title}</span>'
+            "</button>"
+        )
+    return f'<div class="examples" role="group" aria-label="Examples">{buttons}</div>'
+
+
+def progress_html(step: Step) -> str:
+    """How far the work is, and a button that stops it."""
+    left = "" if step.left is None else f", about {max(round(step.left), 1)} s left"
+    return (
+        f'<div class="working"><span class="words">{escape(step.words)}: '
+        f"{100 * step.share:.0f}&nbsp;%{left}</span>"
+        f'<progress max="1" value="{step.share:.3f}" aria-label="{escape(step.words)}"></progress>'
+        '<button type="button" class="stop">Stop</button></div>'
+    )
+
+
+@dataclass(frozen=True)
+class ShownMap:
+    """A map as the page shows it: addresses of the frame and the map, and their size."""
+
+    frame: str
+    picture: str
+    file: str  # name of the download
+    size: tuple[int, int]  # width, height
+
+
+def maps_html(answer: Answer, shown: Sequence[ShownMap]) -> str:
+    """The maps side by side, under one colour scale."""
+    two = len(shown) > 1
+    figures = "".join(
+        _figure_html(name if two else "", result, one)
+        for name, result, one in zip(answer.names, answer.results, shown, strict=True)
+    )
+    return (
+        f"{note_html('difference', answer.difference)}"
+        f'<div class="maps{" two" if two else ""}">{figures}</div>{_scale_html(answer)}'
+    )
+
+
+def _figure_html(name: str, result: Localization, shown: ShownMap) -> str:
+    width, height = shown.size
+    size = f'width="{width}" height="{height}"'
+    title = f"<h2>{escape(name[:1].upper() + name[1:])}</h2>" if name else ""
+    kind = {True: "yes", False: "no", None: "unknown"}[result.visible]
+    verdict = result.verdict[:1].upper() + result.verdict[1:]
+    return (
+        f"<figure>{title}"
+        f'<a class="stack" href="{escape(shown.picture)}" target="_blank" rel="noopener" '
+        f'style="--ratio:{width / height:.4f}">'
+        f'<img class="frame" src="{escape(shown.frame)}" alt="" {size}>'
+        f'<img class="map" src="{escape(shown.picture)}" alt="{escape(describe(result))}" {size}>'
+        f'</a><figcaption class="verdict {kind}">{escape(verdict)}.</figcaption></figure>'
+    )
+
+
+def findings_html(answer: Answer, files: dict[str, str]) -> str:
+    """What is heard, and the files to download: their addresses by name."""
+    heard = "".join(
+        heard_html(name if len(answer.names) > 1 else "", result)
+        for name, result in zip(answer.names, answer.results, strict=True)
+    )
+    two = " two" if len(answer.results) > 1 else ""
+    return f'<div class="findings{two}">{heard}</div>{downloads_html(files)}'
+
+
+def heard_html(name: str, result: Localization) -> str:
+    """The names of a sound that are worth saying, with their scores."""
     rows = "".join(
         f"<li><span>{escape(label)}</span>"
         f'<span class="bar"><i style="width:{100 * min(max(score, 0.0), 1.0):.0f}%"></i></span>'
         f'<span class="share">{score:.2f}</span></li>'
-        for label, score in result.labels
+        for label, score in worth_saying(result.labels)
     )
-    heard = f"<ul>{rows}</ul>" if rows else "<p>This model cannot name sounds.</p>"
-    title, verdict = (text[:1].upper() + text[1:] for text in (name, result.verdict))
+    heard = f"<ul>{rows}</ul>" if rows else f"<p>{UNNAMED}</p>"
+    if not result.labels:
+        heard = "<p>this model cannot name sounds</p>"
+    title = f"Heard in {name}" if name else "Heard"
+    return f"<div><h2>{escape(title)}</h2>{heard}</div>"
+
+
+def downloads_html(files: dict[str, str]) -> str:
+    """Links to files: their addresses by name."""
+    links = "".join(
+        f'<a href="{escape(place)}" download="{escape(file)}">{escape(file)}</a>'
+        for file, place in files.items()
+    )
+    return f'<p class="downloads"><span>Download</span>{links}</p>'
+
+
+def describe(result: Localization) -> str:
+    """A map in words, for those who cannot see it."""
+    moment = "" if result.at is None else f" at {result.at:.1f} s"
+    heard = ", ".join(name for name, _ in worth_saying(result.labels)) or UNNAMED
+    place = "The map is flat"
+    if result.box is not None:
+        (height, width), (x1, y1, x2, y2) = result.map.shape, result.box
+        across = ("left", "centre", "right")[min(int(1.5 * (x1 + x2) / width), 2)]
+        down = ("top", "middle", "bottom")[min(int(1.5 * (y1 + y2) / height), 2)]
+        place = f"It is hottest at the {down} {across}"
+    return f"The map over the frame{moment}. Heard: {heard}. {place}; {result.verdict}."
+
+
+def _scale_html(answer: Answer) -> str:
+    """The colours of all maps, from cold to hot."""
+    stops = ", ".join(f"rgb{colour}" for colour in ANCHORS)
+    low, high = answer.scale or (
+        float(answer.results[0].map.min()),
+        float(answer.results[0].map.max()),
+    )
+    ends = (f"{low:.2f}", f"{high:.2f}")
+    words = "Cosine of picture and sound"
+    if not answer.same_scale:
+        ends, words = ("lowest", "highest"), "Cosine, of each model by itself"
     return (
-        f'<div class="finding" role="status"><h3>{escape(title)}</h3>'
-        f"<p>{escape(verdict)}.</p>{heard}"
-        f"<p><small>{escape(result.model)}</small></p></div>"
+        f'<div class="scale"><span>{words}</span><span>{ends[0]}</span>'
+        f'<i style="background:linear-gradient(to right, {stops})"></i><span>{ends[1]}</span></div>'
     )
+
+
+def moving_html(video: str, file: str) -> str:
+    """The video with the moving map, which plays at once."""
+    return (
+        f'<video controls autoplay playsinline src="{escape(video)}" '
+        f'aria-label="The video with the moving map"></video>{downloads_html({file: video})}'
+    )
+
+
+def knows_html(sentence: str) -> str:
+    """What the chosen model knows."""
+    return f'<p class="knows">{escape(sentence)}</p>' if sentence else ""

@@ -1,10 +1,9 @@
-"""Heat maps over a frame, kept so that they can be drawn again at another strength.
+"""Heat maps over a frame, at the size of the page.
 
 Axes: maps, height width pixels.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -19,29 +18,29 @@ LONGER_SIDE = 960  # pixels
 
 @dataclass(frozen=True, eq=False)
 class Overlays:
-    """A frame no larger than the page needs, and heat maps of the same size."""
+    """A frame no larger than the page needs, and heat maps of the same size.
+
+    Attributes:
+        frame: RGB.
+        heats: Maps stretched to 0..1.
+        trained: Whether the model of each map was trained.
+        boxed: Whether each map gets a box: not if its source is probably not in the picture.
+    """
 
     frame: UInt8[np.ndarray, "height width 3"]
     heats: Float32[np.ndarray, "maps height width"]
     trained: tuple[bool, ...]
+    boxed: tuple[bool, ...]
 
-    def pictures(self, strength: float) -> list[UInt8[np.ndarray, "_height _width 3"]]:
+    def pictures(self) -> list[UInt8[np.ndarray, "_height _width 3"]]:
         """Draw each map over the frame."""
         drawn = []
-        for heat, trained in zip(self.heats, self.trained, strict=True):
-            picture = figures.overlay(self.frame, heat, hot_box(heat), strength)
-            drawn.append(picture if trained else figures.captioned(picture, (), trained=False))
+        for heat, trained, boxed in zip(self.heats, self.trained, self.boxed, strict=True):
+            picture = figures.overlay(self.frame, heat, hot_box(heat) if boxed else None)
+            if not trained:
+                picture = figures.captioned(picture, (), trained=False)[: picture.shape[0]]
+            drawn.append(picture)
         return drawn
-
-    def save(self, path: Path) -> None:
-        """Keep them for the next change of strength."""
-        np.savez(path, frame=self.frame, heats=self.heats, trained=self.trained)
-
-    @staticmethod
-    def read(path: Path) -> "Overlays":
-        """Read what `save` wrote."""
-        with np.load(path) as saved:
-            return Overlays(saved["frame"], saved["heats"], tuple(saved["trained"].tolist()))
 
 
 def make_overlays(answer: Answer) -> Overlays:
@@ -53,4 +52,5 @@ def make_overlays(answer: Answer) -> Overlays:
         full = Image.fromarray(result.map).resize(image.size, Image.Resampling.BILINEAR)
         heats.append(map_heat(np.asarray(full), *(answer.scale or (None, None))))
     trained = tuple(result.trained for result in answer.results)
-    return Overlays(np.asarray(image), np.stack(heats), trained)
+    boxed = tuple(result.visible is not False for result in answer.results)
+    return Overlays(np.asarray(image), np.stack(heats), trained, boxed)

@@ -19,7 +19,7 @@ from soundspot.web.heap import limit_heaps
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
 from soundspot.web.login import Login
-from soundspot.web.markup import CSS
+from soundspot.web.markup import asset
 from soundspot.web.middleware import RequestFilter
 from soundspot.web.sessions import SessionStore
 
@@ -84,7 +84,8 @@ def _launch(
             state_session_capacity=sessions.limits.visitors,
             app_kwargs={"middleware": [request_filter]},
             theme=gr.themes.Default(primary_hue="blue", **FONTS),
-            css=CSS,
+            css=asset("page.css"),
+            js=asset("page.js"),
         )
     except (OSError, OverflowError) as error:
         raise SoundspotError(

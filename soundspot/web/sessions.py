@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media.clips import MediaInfo
@@ -31,6 +32,7 @@ class Session:
     infos: dict[Path, MediaInfo] = field(default_factory=dict)  # of uploads that were probed
     results: list[Path] = field(default_factory=list)  # the newest last
     stop: threading.Event = field(default_factory=threading.Event)  # the work is not wanted
+    shown: dict[str, Any] = field(default_factory=dict)  # what its page shows, see `handlers`
 
 
 class SessionStore:

@@ -9,6 +9,7 @@ import pytest
 
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
+from soundspot.inference import figures
 from soundspot.inference.localizer import DEFAULT_MODEL
 from soundspot.inference.video import VideoMoment
 from soundspot.media.clips import MediaInfo, probe
@@ -49,19 +50,22 @@ def test_two_sounds_share_a_scale_and_two_models_do_not():
     assert drawn.heats[1].max() == pytest.approx(1)
 
 
-def test_a_drawing_is_kept_and_drawn_again(tmp_path: Path):
+def test_a_box_only_around_what_is_probably_visible():
     heat = np.zeros((5, 7), np.float32)
     heat[1:3, 2:5] = 1
     frame = np.full((5, 7, 3), 100, np.uint8)
-    drawn = Overlays(frame, np.stack([heat, 0 * heat]), (True, True))
-    drawn.save(tmp_path / "d.npz")
-    again = Overlays.read(tmp_path / "d.npz")
-    assert again.trained == (True, True)
-    for first, second in zip(drawn.pictures(0.7), again.pictures(0.7), strict=True):
-        np.testing.assert_array_equal(first, second)
-    strong, weak = (drawn.pictures(strength)[1] for strength in (1.0, 0.0))
-    np.testing.assert_array_equal(strong, weak)  # no heat, no difference
-    assert (drawn.pictures(1.0)[0] != drawn.pictures(0.0)[0]).any()
+    drawn = Overlays(frame, np.stack([heat, heat]), (True, True), (True, False)).pictures()
+    assert (drawn[0] == figures.GREEN).all(-1).any()
+    assert not (drawn[1] == figures.GREEN).all(-1).any()
+    hidden = replace(result([[0.0, 0.1]], 0.1), threshold=0.3)
+    assert make_overlays(Answer((hidden,), ("a",))).boxed == (False,)
+
+
+def test_an_untrained_map_is_stamped_and_keeps_its_size():
+    frame = np.full((60, 80, 3), 100, np.uint8)
+    heat = np.zeros((1, 60, 80), np.float32)
+    (stamped,) = Overlays(frame, heat, (False,), (True,)).pictures()
+    assert stamped.shape == frame.shape and (stamped == figures.RED).all(-1).any()
 
 
 def test_large_pictures_are_drawn_small():

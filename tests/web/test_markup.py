@@ -1,23 +1,24 @@
-"""HTML and SVG of the page."""
+"""HTML of the page: texts, answers, progress."""
 
-from pathlib import Path
+from dataclasses import replace
 
-import numpy as np
+import pytest
 
-from soundspot.media import clips as media
-from soundspot.web.markup import note_html, result_html
-from soundspot.web.waveform import COLUMNS, read_columns, waveform_svg
-from web_media import result
+from soundspot.web.comparing import Answer
+from soundspot.web.following import Step
+from soundspot.web.knowledge import what_it_knows
+from soundspot.web.markup import (
+    ShownMap,
+    describe,
+    findings_html,
+    heard_html,
+    maps_html,
+    note_html,
+    progress_html,
+)
+from web_media import quick_model, result
 
-
-def test_the_waveform_shows_where_it_is_loud(tmp_path: Path):
-    sound = np.zeros(48_000, np.float32)
-    sound[24_000:] = np.tile(np.array([-0.25, 0.5], np.float32), 12_000)
-    media.write_flac(tmp_path / "s.flac", sound)
-    columns = read_columns(tmp_path / "s.flac", 3.0)
-    assert columns.shape == (COLUMNS, 2)
-    np.testing.assert_allclose(columns[: COLUMNS // 2], 0)
-    np.testing.assert_allclose(columns[COLUMNS // 2 :], [[-0.25, 0.5]] * 120, atol=1e-4)
+SHOWN = ShownMap("f.jpg", "m.jpg", "m.jpg", (15, 5))
 
 
 def test_what_visitors_write_is_no_html():
@@ -25,13 +26,56 @@ def test_what_visitors_write_is_no_html():
         '<div class="note error" role="alert">a&lt;b&gt;.mp4 is empty.</div>'
     )
     assert note_html("hint", "now wait!") == '<div class="note hint" role="status">Now wait!</div>'
-    shown = result_html("<i>.wav", result([[0, 1]]))
-    assert "&lt;i&gt;.wav" in shown and "Dog &lt;b&gt;" in shown and "width:25%" in shown
+    answer = Answer((result([[0, 1]]), result([[0, 1]])), ("this sound", "<i>.wav"))
+    shown = maps_html(answer, (SHOWN, replace(SHOWN, picture='"x'))) + findings_html(
+        answer, {"<u>.json": "x"}
+    )
+    assert "&lt;i&gt;.wav" in shown and "Dog &lt;b&gt;" in shown and "&lt;u&gt;.json" in shown
+    assert 'src="&quot;x"' in shown
+    assert not any(tag in shown for tag in ("<i>.wav", "<b>", "<u>"))
 
 
-def test_the_waveform_marks_what_is_heard():
-    columns = np.array([[-0.5, 0.5], [0, 0]], np.float32)
-    svg = waveform_svg(columns, 12.0, 6.0)
-    assert 'x="375.0" y="0" width="250.0"' in svg  # 4.5 to 7.5 s of 12
-    assert "M500.0 0V64" in svg and "M0.0 0.0h500.0v64.0" in svg
-    assert 'x="0.0" y="0" width="1000.0"' in waveform_svg(columns, 2.0, 1.0)  # all of a short one
+def test_only_names_worth_saying_are_listed():
+    shown = heard_html("", result([[0, 1]]))
+    assert "width:25%" in shown and "Music" not in shown
+    unsure = replace(result([[0, 1]]), labels=[("Music", 0.01)])
+    assert "nothing it can name" in heard_html("", unsure)
+    assert "cannot name sounds" in heard_html("", replace(unsure, labels=[]))
+
+
+def test_a_map_in_words():
+    found = replace(result([[0, 1, 2]]), box=(10, 0, 15, 5), at=2.0, threshold=0.4)
+    assert describe(found) == (
+        "The map over the frame at 2.0 s. Heard: Dog <b>. It is hottest at the middle right; "
+        "the source is probably visible (peak cosine 0.500, threshold 0.400)."
+    )
+    assert "The map is flat" in describe(result([[1, 1]]))
+
+
+def test_one_colour_scale_for_all_maps():
+    loud, faint = result([[0.0, 0.8]], 0.8), result([[0.0, 0.2]], 0.2)
+    sounds = maps_html(Answer((loud, faint), ("a", "b")), (SHOWN, SHOWN))
+    assert sounds.count('class="scale"') == 1 and ">0.00<" in sounds and ">0.80<" in sounds
+    models = maps_html(Answer((loud, faint), ("a", "b"), same_scale=False), (SHOWN, SHOWN))
+    assert models.count('class="scale"') == 1 and "of each model by itself" in models
+
+
+def test_progress_has_a_number():
+    shown = progress_html(Step(0.374, "Listening", 8.6))
+    assert "Listening: 37&nbsp;%, about 9 s left" in shown and 'value="0.374"' in shown
+    assert "left" not in progress_html(Step(0.0, "Listening"))
+
+
+@pytest.mark.parametrize(
+    ("name", "trained", "words"),
+    [
+        ("soundspot-v1", True, "has learned the looks and sounds of aeroplanes"),
+        ("names", True, "by the name of their sound"),
+        ("untrained-sspl", False, "its maps mean nothing"),
+    ],
+)
+def test_what_a_model_knows(name: str, trained: bool, words: str):
+    model = quick_model(name)
+    assert words in what_it_knows(replace(model, card=replace(model.card, trained=trained)))
+    own = replace(model, name="runs/mine", card=replace(model.card, provenance={"data": "mine"}))
+    assert what_it_knows(own) == ""

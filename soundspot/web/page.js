@@ -1,0 +1,102 @@
+// What the page does without asking the server. gradio runs this once, when the page is loaded.
+() => {
+  const find = (query) => document.querySelector(query);
+  const narrow = () => window.innerWidth <= 720;
+
+  // What gradio's own parts lack: names that contain what can be read, and one sentence an error.
+  const repair = () => {
+    for (const button of document.querySelectorAll(".upload-container[aria-label]")) {
+      button.removeAttribute("aria-label");
+    }
+    for (const button of document.querySelectorAll("button:is(.playback, .capture-button)[aria-label]")) {
+      const text = button.innerText.trim(), label = button.getAttribute("aria-label");
+      if (text && !label.startsWith(text)) button.setAttribute("aria-label", `${text}. ${label}`);
+    }
+    for (const toast of document.querySelectorAll(".toast-body:not(.ours)")) {
+      if (toast.innerText.includes("not playable")) toast.classList.add("ours");
+    }
+  };
+  repair();
+
+  // On a phone the answer is below the question: go there as soon as there is work.
+  const toAnswer = () => {
+    if (narrow()) find("#answer")?.scrollIntoView({ behavior: "smooth", block: "start" });
+  };
+  let working = false;
+  new MutationObserver(() => {
+    repair();
+    const now = Boolean(find("#answer .working"));
+    if (now && !working) toAnswer();
+    working = now;
+  }).observe(document.body, { childList: true, subtree: true });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("#show")) toAnswer();
+  });
+
+  // The strength of the map is a matter of the browser alone.
+  document.addEventListener("input", (event) => {
+    if (!event.target.closest(".strength")) return;
+    document.documentElement.style.setProperty("--strength", event.target.value / 100);
+  });
+
+  // A file of the wrong kind gets one sentence, before gradio sees it.
+  const KINDS = { video: "a video", picture: "a picture", sound: "a sound", own: "a sound" };
+  const TYPES = { video: ["video"], picture: ["image"], sound: ["audio", "video"],
+    own: ["audio", "video"] };
+  const complain = (sentence) => {
+    const place = find("#complaint");
+    if (place) place.textContent = sentence;
+    if (sentence && narrow()) place?.scrollIntoView({ block: "center" });
+  };
+  const refuse = (event, files) => {
+    const zone = event.target.closest?.("#video, #picture, #sound, #own");
+    if (!zone || !files?.length) return;
+    const [file] = files, [type] = file.type.split("/");
+    complain("");
+    if (!file.type || TYPES[zone.id].includes(type)) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    if (event.type === "change") event.target.value = "";
+    const other = { image: "a picture", audio: "a sound", video: "a video" }[type];
+    const is = other ? `is ${other}, not ${KINDS[zone.id]}` : `is not ${KINDS[zone.id]}`;
+    const advice = other && zone.id === "video" ? ": use the other tab" : "";
+    complain(`${file.name} ${is}${advice}.`);
+  };
+  document.addEventListener("change", (event) => refuse(event, event.target.files), true);
+  document.addEventListener("drop", (event) => refuse(event, event.dataTransfer?.files), true);
+
+  // The timeline: a line runs along while something plays.
+  const place = (query, at) => {
+    const line = find(query), whole = find(".timeline");
+    if (line && whole) line.style.left = `${(100 * at) / Number(whole.dataset.seconds)}%`;
+  };
+  document.addEventListener("timeupdate", (event) => {
+    if (event.target.closest("#moving, #video, .timeline")) {
+      place(".timeline .playing", event.target.currentTime);
+    }
+  }, true);
+
+  const shown = (query) => [...document.querySelectorAll(query)].find((e) => e.offsetParent);
+  window.soundspot = {
+    // Mark a moment, and what is heard there.
+    mark(at) {
+      const whole = find(".timeline");
+      if (!whole) return;
+      const seconds = Number(whole.dataset.seconds), heard = Number(whole.dataset.heard);
+      const start = Math.min(Math.max(at - heard / 2, 0), seconds - heard);
+      place(".timeline .moment", at);
+      place(".timeline .heard", start);
+      const wave = find(".timeline .wave");
+      wave.setAttribute("aria-valuenow", at.toFixed(2));
+      wave.setAttribute("aria-valuetext", `${at.toFixed(2)} seconds`);
+    },
+    // Play what is in sight from a moment on.
+    play(at) {
+      for (const media of document.querySelectorAll("video, audio")) media.pause();
+      const media = shown("#moving video") ?? shown("#video video") ?? find(".timeline audio");
+      if (!media) return;
+      media.currentTime = at;
+      media.play().catch(() => {});
+    },
+  };
+}
