@@ -26,7 +26,7 @@ def street() -> Picture:
     draw = ImageDraw.Draw(image)
     _draw_background(_pen(draw))
     _draw_car(_pen(draw, (32, 234), 1.6))
-    _draw_bird(_pen(draw, (397, 128), 1.45))
+    _draw_bird(_pen(draw, (360, 90), 2.0))
     smooth = image.filter(ImageFilter.GaussianBlur(1.2)).resize(SIZE, Image.Resampling.LANCZOS)
     grain = np.random.default_rng(0).normal(0, GRAIN, (*SIZE[::-1], 3))
     return np.clip(np.asarray(smooth) + grain, 0, 255).astype(np.uint8)
