@@ -39,8 +39,10 @@ def result(similarity: list[list[float]], score: float = 0.5) -> Localization:
 class Louder(Shown):
     """The map is the picture, hotter if the sound is louder; each takes a while."""
 
+    seconds = 0.05
+
     def maps(self, f_v, f_a, cycles=None):
-        time.sleep(0.05)
+        time.sleep(self.seconds)
         return f_v[:, 0] / 10 * (0.2 + f_a.mean(dim=(1, 2)))[:, None, None]
 
 
@@ -51,7 +53,7 @@ class NamingLocalizer(Localizer):
         rough = np.abs(np.diff(np.sign(sounds), axis=1)).mean(axis=1) / 2 > 0.2
         return np.stack([0.8 * rough, 0.8 * ~rough], axis=1).astype(np.float32)
 
-    def _labels(self, f_a):
+    def labels(self, f_a):
         return [("Dog", 0.81), ("Rapping", 0.01), ("Music", 0.01)]
 
 

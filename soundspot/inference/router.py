@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ class Found(NamedTuple):
     route: Route | None = None
 
 
+@runtime_checkable  # the tests check types as they run
 class Locates(Protocol):
     """What is needed of a Localizer."""
 

@@ -220,8 +220,8 @@ def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypat
         weakref.finalize(array, lambda: arrays.update(alive=arrays["alive"] - 1))
         return array
 
-    def frames(path, kind, start, container=None):
-        for time, frame in decode(path, kind, start, container):
+    def frames(path, kind, *arguments):
+        for time, frame in decode(path, kind, *arguments):
             yield time, Held(frame) if kind == "video" else frame
 
     monkeypatch.setattr(decoding, "decode", frames)

@@ -9,18 +9,13 @@ import pytest
 from brightness import brightness_localizer
 from soundspot.web import comparing, handlers
 from soundspot.web.comparing import NOTHING, ServedModels
-from soundspot.web.handlers import VIDEO, Handlers
+from soundspot.web.handlers import MOVING_OUTPUTS, VIDEO, Handlers, Inputs
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
 from web_media import write_clip
 
 FILES = (gr.Video, gr.Image, gr.Audio, gr.File)
-
-
-class SilentProgress(gr.Progress):
-    def __call__(self, *args, **kwargs):
-        return None
 
 
 @pytest.fixture
@@ -53,10 +48,12 @@ def test_a_video_in_the_making_outlives_comparisons(served: Handlers, tmp_path: 
 
     monkeypatch.setattr(handlers, "render_within_limits", render)
     upload = served.sessions.add_upload(write_clip(tmp_path / "a.mp4"))
-    values = (VIDEO, {"path": str(upload)}, None, None, None, "m", NOTHING, None)
+    values = Inputs(VIDEO, {"path": str(upload)}, None, None, "m", NOTHING, None)
     request = gr.Request(session_hash="visitor")
-    _, video = served.on_render(request, SilentProgress(), *values)
-    assert video.visible and Path(video.value["path"]).read_bytes() == b"video"
+    *_, last = served.on_render(request, *values)
+    assert "a-map.mp4" in last[MOVING_OUTPUTS.index("moving")]
+    assert session.results[-1].name == "a-map.mp4"
+    assert session.results[-1].read_bytes() == b"video"
 
 
 def test_all_models_that_are_served_stay_loaded(monkeypatch):
