@@ -63,6 +63,8 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
     Returns:
         The largest difference of a cosine between the two, which is within `TOLERANCE`.
     """
+    if localizer.router is not None:
+        raise SoundspotError(f"{localizer.name} is two models: export one of them")
     check_onnx(path)
     import onnx
 

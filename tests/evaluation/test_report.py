@@ -7,6 +7,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import report
+from soundspot.evaluation.benchmarks import find_benchmark
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.charts import (
@@ -112,6 +113,14 @@ def test_classes_have_their_own_rows(evaluation):
         ("high", "3", "100.0 / 100.0"),
         ("low", "2", "100.0 / 100.0"),
     ]
+
+
+def test_a_hard_benchmark_shows_its_kinds_at_once(evaluation):
+    first = evaluation.results[0]
+    hard = replace(first, benchmark=find_benchmark("escvoc-hard-val"))
+    assert "By kind" in [table.title for table in headline_tables(hard)]
+    assert "By class" not in [table.title for table in detail_tables(hard)]
+    assert "By kind" not in [table.title for table in headline_tables(first)]
 
 
 def test_comparisons_name_the_better_model(evaluation):

@@ -13,6 +13,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import LEARNED_MODEL, Localizer
+from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.router import Router, blend, joined_threshold, split_name
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model.bridge import Bridge, Thing
@@ -127,6 +128,11 @@ def test_the_default_takes_its_own_map_of_a_bark_without_the_bridge() -> None:
     np.testing.assert_array_equal(found.similarity, alone.similarity)
     assert model.router is not None and "bridge" not in vars(model.router)
     assert soundspot.model_names()[0] == model.name
+
+
+def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:
+    with pytest.raises(SoundspotError, match="two models: export one"):
+        export_onnx(routed(), tmp_path / "a.onnx")
 
 
 @pytest.mark.weights

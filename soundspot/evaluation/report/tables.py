@@ -17,6 +17,7 @@ from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Result
+from soundspot.evaluation.scenes import HARD
 
 SMALL, LARGE = 0.1, 0.5  # shares of the frame
 LISTENING = {
@@ -66,6 +67,8 @@ class Table:
 def headline_tables(result: Result) -> list[Table]:
     """The main tables, which the terminal shows too."""
     tables = [_scores(result)]
+    if result.benchmark.name in HARD:
+        tables.append(_by_class(result, "By kind"))
     if any("peak_side" in row.listening for row in result.rows):
         tables.append(_listening(result))
     if result.source_detections:
@@ -77,12 +80,9 @@ def headline_tables(result: Result) -> list[Table]:
 
 def detail_tables(result: Result) -> list[Table]:
     """The same numbers by class, by object size and by passes of a PCM."""
-    classes = [scene.cls for scene in result.scenes]
     tables = []
-    if any(classes):
-        names = sorted({name for name in classes if name is not None})
-        parts = {name: np.array([cls == name for cls in classes]) for name in names}
-        tables.append(_parts(result, "By class", "cIoU / AUC of each class", parts))
+    if result.benchmark.name not in HARD and any(scene.cls for scene in result.scenes):
+        tables.append(_by_class(result, "By class"))
     share = (result.truths > 0).mean(axis=(1, 2))
     sizes = {
         f"small, < {SMALL:.0%}": share < SMALL,
@@ -93,6 +93,13 @@ def detail_tables(result: Result) -> list[Table]:
     tables.append(_parts(result, "By object size", note, sizes))
     tables += [_cycles(c) for c in result.contenders if c.cycle_scores]
     return tables
+
+
+def _by_class(result: Result, title: str) -> Table:
+    classes = [scene.cls for scene in result.scenes]
+    names = sorted({name for name in classes if name is not None})
+    parts = {name: np.array([cls == name for cls in classes]) for name in names}
+    return _parts(result, title, f"cIoU / AUC of each {title.removeprefix('By ')}", parts)
 
 
 def _scores(result: Result) -> Table:
