@@ -1,18 +1,22 @@
-"""How many maps a second: VGG16 with and without Winograd, and MobileNetV2 in its place.
+"""How many maps a second: VGG16 with and without Winograd, and the models with MobileNetV2.
 
-    python benchmarks/localize_speed.py [-o results/localize_speed.json]
+    python benchmarks/localize_speed.py [--video SECONDS] [-o results/localize_speed.json]
 
 Everything runs in one process on one thread, the contenders take turns, and each counts by the CPU
 time of its fastest round: so the ratios hold on a busy machine too. A map is made as `localize`
 makes it, from a decoded frame and its 3 s of sound: views, both encoders, heads and labels.
+
+`--video` also renders a 720p clip that moves, with ten maps a second on all cores, by soundspot-v1
+(only a tenth of it) and by soundspot-fast-v1: seconds of work per second of video.
 """
 
 import argparse
 import json
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,27 +24,16 @@ import numpy as np
 import torch
 
 import soundspot
-from soundspot.common.config import to_dict
 from soundspot.encoders import weights
 from soundspot.encoders.winograd import plain_operations
-from soundspot.features.spec import FeatureSpec, load_encoders
-from soundspot.inference.localizer import Localizer
-from soundspot.media.clips import read_frame, read_waveform
-from soundspot.model.checkpoint import Card, build_method
-from soundspot.model.methods.contrastive import ContrastiveConfig
+from soundspot.media.clips import read_frame, read_waveform, write_video
+from soundspot.media.resizing import resize_frame
 
+LOAD = round(os.getloadavg()[0], 1)  # above 0.x, others were at work too
 ROUNDS = 5
 FRAMES = 4
-
-
-def mobilenet_heads(like: Localizer) -> Localizer:
-    """soundspot-v1's heads, untrained, on MobileNetV2: the weights do not change the time."""
-    features = FeatureSpec(visual="mobilenetv2")
-    config = replace(ContrastiveConfig(c_v=1280, c_a=1024), self_attention=0.2)
-    method = build_method("contrastive", to_dict(config)).eval()
-    card = Card("contrastive", to_dict(config), features, trained=False)
-    visual = load_encoders(features).visual
-    return replace(like, name="mobilenetv2 + heads", method=method, visual=visual, card=card)
+MODELS = ("soundspot-v1", "soundspot-v2", "soundspot-fast-v1", "names")
+MAPS_PER_SECOND, PICTURES_PER_SECOND = 10.0, 25
 
 
 def cpu_seconds(run: Callable[[], object]) -> float:
@@ -59,7 +52,7 @@ def measure() -> dict[str, float]:
     bark = read_waveform(weights.media("demo-dog-bark"))[:48_000]
     frames = [np.ascontiguousarray(np.roll(photo, 40 * k, axis=1)) for k in range(FRAMES)]
     sounds = [np.resize(bark, 48_000).astype(np.float32)] * FRAMES
-    small, names = mobilenet_heads(today), soundspot.load("names")
+    models = {name: soundspot.load(name) for name in MODELS}
     picture = torch.zeros(1, 3, 224, 224).contiguous(memory_format=torch.channels_last)
     transforming = cpu_seconds(lambda: today.visual(picture))  # the first call of all
     transforming -= min(cpu_seconds(lambda: today.visual(picture)) for _ in range(ROUNDS))
@@ -70,32 +63,60 @@ def measure() -> dict[str, float]:
             run = partial(today.locate, frames, sounds)
             took["soundspot-v1, plain"] = cpu_seconds(run) / FRAMES
         took["vgg16"] = cpu_seconds(lambda: today.visual(picture))
-        for name, model in (("soundspot-v1", today), (small.name, small), ("names", names)):
+        for name, model in models.items():
             took[name] = cpu_seconds(partial(model.locate, frames, sounds)) / FRAMES
         best = {name: min(value, best.get(name, value)) for name, value in took.items()}
     fast = today.locate(frames, sounds)
     with plain_operations():
         plain = today.locate(frames, sounds)
     apart = max(float(np.abs(a - b).max()) for (a, _), (b, _) in zip(fast, plain, strict=True))
-    before, made = best["soundspot-v1, plain"], ("soundspot-v1", small.name, "names")
+    before = best["soundspot-v1, plain"]
     return {
         **{f"{name}: ms": round(1000 * value, 1) for name, value in best.items()},
-        **{f"{name}: times as many maps": round(before / best[name], 2) for name in made},
+        **{f"{name}: times as many maps": round(before / best[name], 2) for name in MODELS},
         "vgg16: times as many frames": round(best["vgg16, plain"] / best["vgg16"], 2),
         "ms to transform the weights, once": round(1000 * transforming, 1),
         "largest difference of two maps": apart,
     }
 
 
+def measure_video(seconds: float) -> dict[str, float]:
+    """Seconds of work per second of video, and the CPU seconds of it."""
+    torch.set_num_threads(os.cpu_count() or 1)
+    photo = resize_frame(read_frame(weights.media("demo-dog-photo")), 720, 1280)
+    bark = read_waveform(weights.media("demo-dog-bark"))
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, length in (("soundspot-v1", seconds / 10), ("soundspot-fast-v1", seconds)):
+            clip, out = Path(folder) / "clip.mp4", Path(folder) / "out.mp4"
+            count = round(length * PICTURES_PER_SECOND)
+            moving = (np.roll(photo, 4 * k, axis=1) for k in range(count))
+            sound = np.resize(bark, round(length * 16_000)).astype(np.float32)
+            write_video(clip, moving, sound, PICTURES_PER_SECOND)
+            model = soundspot.load(name)
+            model.localize(photo, bark)  # transforms the weights
+            start, busy = time.perf_counter(), time.process_time()
+            soundspot.render_video(model, clip, out, maps_per_second=MAPS_PER_SECOND, reuse=False)
+            took = time.perf_counter() - start, time.process_time() - busy
+            found[f"720p video, {name}: s per s"] = round(took[0] / length, 2)
+            found[f"720p video, {name}: CPU s per s"] = round(took[1] / length, 2)
+    return found
+
+
 def main() -> None:
     """Print the measurement, and write it if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--out", type=Path)
-    out = parser.parse_args().out
-    text = json.dumps(measure(), indent=1) + "\n"
+    parser.add_argument("--video", type=float, metavar="SECONDS")
+    given = parser.parse_args()
+    found: dict[str, object] = {**measure()}
+    if given.video:
+        found |= measure_video(given.video)
+    found["load of the machine before and after"] = [LOAD, round(os.getloadavg()[0], 1)]
+    text = json.dumps(found, indent=1) + "\n"
     sys.stdout.write(text)
-    if out is not None:
-        out.write_text(text)
+    if given.out is not None:
+        given.out.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """MobileNetV2 as a small visual encoder f_v: its last feature, and its 1,000 ImageNet classes.
 
-Axes: b batch, h w pixels, c channels, h32 w32 the feature grid (448 pixels give 14), h16 w16 the
-fine one.
+Axes: b batch, h w pixels, h32 w32 the feature grid (448 pixels give 14).
 """
 
 from importlib.resources import files
@@ -9,10 +8,8 @@ from importlib.resources import files
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders.joined import join
 from soundspot.encoders.pickles import read_tensors
 from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
 from soundspot.encoders.winograd import is_worthwhile
@@ -21,6 +18,7 @@ CHANNELS = 1280
 CLASSES = 1000
 STRIDE = 32
 VIEW_SIZE = 448  # twice what it was trained on, for a grid of 14 x 14
+SMALL_VIEW_SIZE = 320  # a grid of 10 x 10 in half the time
 STEM = 32
 EXPANSION = 6
 # (output channels, stride) of the inverted residual blocks; the first one does not expand.
@@ -28,10 +26,6 @@ BLOCKS = (
     (16, 1), (24, 2), (24, 1), (32, 2), (32, 1), (32, 1), (64, 2), (64, 1), (64, 1), (64, 1),
     (96, 1), (96, 1), (96, 1), (160, 2), (160, 1), (160, 1), (320, 1),
 )  # fmt: skip
-FINE_BLOCKS = 13  # after which the grid is still twice as fine; the next one halves it
-FINE_CHANNELS = BLOCKS[FINE_BLOCKS - 1][0]
-FINE_STRIDE = STRIDE // 2
-FINE_VIEW_SIZE = 256  # as frames are stored: a grid of 16 x 16
 BATCH_NORM_EPSILON = 1e-5
 PUBLISHED = "torchvision's MobileNetV2 file (mobilenet_v2-b0353104.pth)"
 
@@ -73,7 +67,7 @@ class MobileNetV2(nn.Module):
         self.head = PointwiseConv2d(widths[-1], CHANNELS)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
-    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b c h_grid w_grid"]:
+    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
         """The last feature before it is averaged, on a grid 32 times coarser than the image."""
         # One picture of this size fills a CPU's caches: several at once only spill out of them.
         pictures = torch.split(image, 1) if is_worthwhile(image) else (image,)
@@ -93,16 +87,6 @@ class MobileNetV2(nn.Module):
     def train(self, mode: bool = True) -> "MobileNetV2":
         """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
-
-
-class FineMobileNetV2(MobileNetV2):
-    """The same network on a grid twice as fine: the last feature beside an earlier, finer one."""
-
-    def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1376 h16 w16"]:
-        fine = self.blocks[:FINE_BLOCKS](relu6_(self.stem(image)))
-        last = relu6_(self.head(self.blocks[FINE_BLOCKS:](fine)))
-        enlarged = F.interpolate(last, fine.shape[2:], mode="bilinear")
-        return join([enlarged, fine])
 
 
 def from_torchvision(data: bytes) -> dict[str, Tensor]:

@@ -59,12 +59,12 @@ ENCODERS: dict[str, EncoderSpec] = {
             "mobilenetv2-imagenet",
         ),
         EncoderSpec(
-            "mobilenetv2-fine",
+            "mobilenetv2-320",
             "visual",
-            mobilenetv2.FineMobileNetV2,
-            mobilenetv2.CHANNELS + mobilenetv2.FINE_CHANNELS,
-            mobilenetv2.FINE_STRIDE,
-            mobilenetv2.FINE_VIEW_SIZE,
+            mobilenetv2.MobileNetV2,
+            mobilenetv2.CHANNELS,
+            mobilenetv2.STRIDE,
+            mobilenetv2.SMALL_VIEW_SIZE,
             "mobilenetv2-imagenet",
         ),
         EncoderSpec(

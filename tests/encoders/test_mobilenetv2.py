@@ -11,7 +11,7 @@ from torch import nn
 from encoder_inputs import noise
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import mobilenetv2, weights
-from soundspot.encoders.mobilenetv2 import FineMobileNetV2, MobileNetV2
+from soundspot.encoders.mobilenetv2 import MobileNetV2
 from soundspot.encoders.table import build_encoder
 
 
@@ -113,16 +113,3 @@ def test_real_mobilenetv2_sees_a_dog_in_the_demo_photograph() -> None:
     best = logits.argsort(descending=True)[:5]
     assert all(151 <= k <= 268 for k in best.tolist())  # breeds of dogs
     assert weights.class_names("mobilenetv2-imagenet")[int(best[0])] == "bluetick"
-
-
-def test_the_fine_grid_has_the_last_feature_enlarged_beside_an_earlier_one() -> None:
-    network = build_encoder("mobilenetv2-fine", None)
-    assert isinstance(network, FineMobileNetV2)
-    picture = torch.randn(1, 3, 64, 96, generator=torch.Generator().manual_seed(0))
-    found = network(picture)
-    assert found.shape == (1, 1280 + 96, 4, 6)
-    assert torch.allclose(found[:, :1280].square().mean(dim=1), torch.ones(1, 4, 6), atol=1e-3)
-    coarse = build_encoder("mobilenetv2", network.state_dict())(picture)
-    enlarged = torch.nn.functional.interpolate(coarse, scale_factor=2, mode="bilinear")
-    cosines = torch.nn.functional.cosine_similarity(found[:, :1280], enlarged)
-    assert torch.allclose(cosines, torch.ones(1, 4, 6), atol=1e-5)

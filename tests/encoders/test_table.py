@@ -25,7 +25,7 @@ def test_the_table_names_what_each_encoder_gives(encoders: dict[str, nn.Module])
     for name, spec in ENCODERS.items():
         assert spec.name == name
         if spec.modality == "visual":
-            assert spec.view == (16 if name == "mobilenetv2-fine" else 14) * spec.stride
+            assert spec.view == (10 if name == "mobilenetv2-320" else 14) * spec.stride
             view = noise(1, 3, 2 * spec.stride, 3 * spec.stride)
             assert encoders[name](view).shape == (1, spec.channels, 2, 3)
         else:
@@ -54,7 +54,7 @@ def test_random_weights_keep_the_signal_alive(name: str, encoders: dict[str, nn.
 def test_an_unknown_encoder_is_answered_with_the_choices() -> None:
     with pytest.raises(
         SoundspotError,
-        match="'resnet': The choices are vgg16, mobilenetv2, mobilenetv2-fine, vggish, yamnet",
+        match="'resnet': The choices are vgg16, mobilenetv2, mobilenetv2-320, vggish, yamnet",
     ):
         build_encoder("resnet", None)
 
