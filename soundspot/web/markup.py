@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from soundspot.inference.figures import ANCHORS
 from soundspot.inference.result import UNNAMED, Localization, worth_saying
+from soundspot.model.routing import is_unknown
 from soundspot.web.comparing import Answer
 from soundspot.web.examples import EXAMPLES, thumbnail
 from soundspot.web.following import Step
@@ -134,14 +135,16 @@ def _figure_html(name: str, result: Localization, shown: ShownMap) -> str:
     size = f'width="{width}" height="{height}"'
     title = f"<h2>{escape(name[:1].upper() + name[1:])}</h2>" if name else ""
     kind = {True: "yes", False: "no", None: "unknown"}[result.visible]
-    verdict = result.verdict[:1].upper() + result.verdict[1:]
+    verdict = f"{result.verdict[:1].upper()}{result.verdict[1:]}."
+    if result.route is not None and not is_unknown(result.route):
+        verdict += f" Located {result.route.describe()}."
     return (
         f"<figure>{title}"
         f'<a class="stack" href="{escape(shown.picture)}" target="_blank" rel="noopener" '
         f'style="--ratio:{width / height:.4f}">'
         f'<img class="frame" src="{escape(shown.frame)}" alt="" {size}>'
         f'<img class="map" src="{escape(shown.picture)}" alt="{escape(describe(result))}" {size}>'
-        f'</a><figcaption class="verdict {kind}">{escape(verdict)}.</figcaption></figure>'
+        f'</a><figcaption class="verdict {kind}">{escape(verdict)}</figcaption></figure>'
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from soundspot.model.routing import Route
 from soundspot.web.comparing import Answer
 from soundspot.web.following import Step
 from soundspot.web.knowledge import what_it_knows
@@ -50,6 +51,16 @@ def test_a_map_in_words():
         "the source is probably visible (peak cosine 0.500, threshold 0.400)."
     )
     assert "The map is flat" in describe(result([[1, 1]]))
+
+
+def test_the_page_says_who_made_the_map():
+    def shown(route):
+        return maps_html(Answer((replace(result([[0, 1]]), route=route),), ("",)), (SHOWN,))
+
+    assert "Located by its name: banjo." in shown(Route("names", 1.0, "Banjo"))
+    unknown = shown(Route("unknown", 0.0, "Hum"))
+    assert "Cannot tell: this sound was not learned" in unknown and "Located" not in unknown
+    assert "Located" not in shown(None)
 
 
 def test_one_colour_scale_for_all_maps():
