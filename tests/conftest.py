@@ -9,7 +9,22 @@ import torch
 # On a busy machine two threads that wait for each other are slower than one by far.
 torch.set_num_threads(1)
 
+SLOW = Path(__file__).with_name("slow_tests.txt")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what slow_tests.txt lists")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast, leave out the tests that took long when slow_tests.txt was written."""
+    if not config.getoption("--fast"):
+        return
+    slow = set(SLOW.read_text(encoding="utf-8").split("\n"))
+    left_out = [item for item in items if item.nodeid in slow or item.nodeid.split("[")[0] in slow]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)
