@@ -38,6 +38,7 @@ def localize(
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
+    every_frame: Flag = False,
     cycles: int | None = None,
     overlays: Flag = False,
     engine: EngineName | None = None,
@@ -67,6 +68,7 @@ def localize(
             for several files one line per file; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
+        every_frame: Encode every frame of a video. Default: not while the picture stays the same.
         cycles: T of a model with a PCM. Default: the T it was trained with.
         overlays: For a folder or list: also draw every map over its frame.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
@@ -78,12 +80,13 @@ def localize(
         raise SoundspotError(f"{folders[0]} is a folder or list: give it alone, or only files")
     if folders:
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
-        given |= {"--sources": sources != 1, "--cycles": cycles}
+        given |= {"--sources": sources != 1, "--cycles": cycles, "--every-frame": every_frame}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
         return _localize_folder(file, out, model, device, overlays, engine or "local", jobs)
     given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
+    options["every_frame"] = every_frame
     return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
 
 

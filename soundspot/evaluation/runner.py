@@ -280,8 +280,10 @@ def _passes(
 def _saliency(
     features: Mapping[str, Features], pairs: PairSet | None, scenes: Sequence[BenchmarkItem]
 ) -> RawMaps | None:
+    """What stands out to the paper's encoder if its features are cached, else to the first one."""
     frames = [scene.frame for scene in scenes]
-    known: Features | None = next(iter(features.values()), None)
-    if known is None and pairs is not None:
+    known: Features | None = None
+    if pairs is not None:
         known = predictions.open_cache(pairs, FeatureSpec(), frames)
+    known = known or next(iter(features.values()), None)
     return None if known is None else predictions.saliency_maps(known, frames)

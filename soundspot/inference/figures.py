@@ -103,24 +103,27 @@ def _heat_layer(heat: Heat, strength: float) -> Image.Image:
     """Heat and contour on a transparent background."""
     alpha = HEAT_OPACITY * heat
     paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
-    thickness = _thickness(heat.shape)
+    thickness, distance = _thickness(heat.shape), _from_contour(heat)
     for grey, width, opacity in ((0, 2.4 * thickness, 0.4), (255, thickness, 0.95)):
-        line = opacity * _contour(heat, width)
+        # How much of each pixel a line along the contour covers.
+        line = opacity * np.clip((width + 1) / 2 - distance, 0, 1)
         paint = (1 - line[..., None]) * paint + (line * grey)[..., None]
         alpha = 1 - (1 - alpha) * (1 - line)
     colour = paint / np.maximum(alpha, 1e-6)[..., None]
-    layer = np.dstack([colour, 255 * strength * alpha])
-    return Image.fromarray(np.clip(layer, 0, 255).round().astype(np.uint8))
+    layer = np.empty((*heat.shape, 4), np.uint8)
+    layer[..., :3] = np.clip(colour, 0, 255).round()
+    layer[..., 3] = np.clip(255 * strength * alpha, 0, 255).round()
+    return Image.fromarray(layer)
 
 
-def _contour(heat: Heat, width: float) -> Heat:
-    """How much of each pixel a line along the contour covers."""
+def _from_contour(heat: Heat) -> Heat:
+    """The distance of each pixel from the contour."""
     if min(heat.shape) < 2:
-        return np.zeros_like(heat)
+        return np.full_like(heat, np.inf)
     # The height above the level divided by the slope is, to first order, the distance in pixels.
-    slope = np.maximum(np.hypot(*np.gradient(heat)), 1e-6)
-    distance = np.abs(heat - CONTOUR_LEVEL) / slope
-    return np.asarray(np.clip((width + 1) / 2 - distance, 0, 1))
+    down, right = np.gradient(heat)
+    slope = np.sqrt(down * down + right * right)
+    return np.asarray(np.abs(heat - CONTOUR_LEVEL) / np.maximum(slope, 1e-6))
 
 
 def triptych(

@@ -40,6 +40,7 @@ class FileJob:
         at: Seconds into the video; None for its best moment.
         sources: How many sounds to separate.
         fps_map: Maps per second of a video.
+        every_frame: Encode every frame of a video, even if nothing has changed.
     """
 
     file: Path
@@ -49,6 +50,7 @@ class FileJob:
     at: float | None = None
     sources: int = 1
     fps_map: float | None = None
+    every_frame: bool = False
 
 
 class Inputs(NamedTuple):
@@ -182,7 +184,13 @@ def _whole_video(job: FileJob, inputs: Inputs, localizer: "Localizer", say: Say)
     rate = video.MAPS_PER_SECOND if job.fps_map is None else job.fps_map
     with _timeline(job.json) as note:
         done = video.render_video(
-            localizer, inputs.picture, job.out, audio=inputs.sound, maps_per_second=rate, note=note
+            localizer,
+            inputs.picture,
+            job.out,
+            audio=inputs.sound,
+            maps_per_second=rate,
+            reuse=not job.every_frame,
+            note=note,
         )
     if job.json != STANDARD_OUTPUT:
         warning = "" if localizer.card.trained else f" ({figures.WARNING})"

@@ -2,6 +2,7 @@
 
 import re
 import wave
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,26 @@ import pytest
 import torch
 from PIL import Image
 
+from brightness import brightness_localizer
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import logmel, weights
 from soundspot.encoders.views import VIEW_SIZE
+from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import load
-from soundspot.inference.onnx_export import check_onnx, magnitude_by_products, run_onnx
+from soundspot.inference.onnx_export import check_onnx, export_onnx, magnitude_by_products, run_onnx
 from soundspot.media.clips import read_clip, read_frame, read_waveform, write_jpeg
 
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
+
+
+def test_joined_encoders_are_refused(tmp_path: Path):
+    alone = brightness_localizer()
+    joined = replace(alone.card, features=FeatureSpec(visual="vgg16+mobilenetv2"))
+    with pytest.raises(
+        SoundspotError, match=r"joins vgg16\+mobilenetv2, but .* one visual encoder"
+    ):
+        export_onnx(replace(alone, card=joined), tmp_path / "a.onnx")
 
 
 @pytest.mark.parametrize("samples", [15_600, 48_000, 20_011])

@@ -296,3 +296,12 @@ def test_a_moment_is_a_line_of_json():
         "at": 0.5, "silent": False, "score": 0.25, "visible": True, "labels": [["Dog", 0.5]],
         "verdict": None, "route": None,
     }  # fmt: skip
+
+
+def test_a_still_scene_is_encoded_once_unless_every_frame_is_asked_for(tmp_path: Path):
+    path = make(tmp_path / "v.mp4", 2, tone(2), fps=4.0)
+    for reuse in (True, False):
+        localizer, calls = brightness_localizer(), []
+        localizer.visual.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        rendered = render_video(localizer, path, tmp_path / f"{reuse}.mp4", reuse=reuse)
+        assert len(calls) == (2 if reuse else rendered.maps)  # it jumps once

@@ -437,6 +437,10 @@ def test_what_cannot_train_is_refused(bad):
 def test_channels_follow_from_the_encoder_and_names_is_not_trained(tiny_pairs):
     values = {"pairs": str(tiny_pairs.root), "features": {"visual": "mobilenetv2"}}
     assert from_dict(Recipe, {**values, "method": "contrastive"}).model["c_v"] == 1280
+    joined = {**values, "features": {"visual": "vgg16+mobilenetv2"}}
+    model = from_dict(Recipe, {**joined, "method": "contrastive"}).model
+    assert (model["c_v"], model["parts"]) == (1792, [512, 1280])
+    assert from_dict(Recipe, {**joined, "method": "sspl"}).model["c_v"] == 1792
     with pytest.raises(SoundspotError, match="the method names has nothing to train"):
         check_selection(from_dict(Recipe, {**values, "method": "names"}), tiny_pairs)
 

@@ -70,7 +70,9 @@ class SSLTIE(CosineMethod):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' contrast, and the difference of their maps."""
         config = self.config
-        others = negative_pairs(batch.cls, config.negatives) if len(batch.cls) > 1 else NONE
+        others = torch.zeros(1, 1, dtype=torch.bool)  # a single pair has its own background alone
+        if len(batch.cls) > 1:
+            others = negative_pairs(batch.cls, config.negatives)
         heard = self.g(batch.f_a)
         both = [every_similarity(heard, self.conv(f_v)) for f_v in (batch.f_v1, batch.f_v2)]
         contrast = torch.stack(
@@ -81,9 +83,6 @@ class SSLTIE(CosineMethod):
         difference = map_difference(first, second, there)
         report = {"contrast": contrast.detach(), "difference": difference.detach()}
         return MethodOutput(contrast + config.equivariance * difference, report)
-
-
-NONE = torch.zeros(1, 1, dtype=torch.bool)  # a single pair has its own background alone
 
 
 class Correspondence(NamedTuple):
