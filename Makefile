@@ -15,6 +15,9 @@ demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real p
 test: $(INSTALLED)  ## the whole test suite, one process per core
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto
 
+test-fast: $(INSTALLED)  ## for the edit loop: without the tests that tests/slow_tests.txt lists
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --fast
+
 fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0
 

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--fast"):
         return
     slow = set(SLOW.read_text(encoding="utf-8").split("\n"))
-    left_out = [item for item in items if item.nodeid in slow or item.nodeid.split("[")[0] in slow]
+    left_out = [item for item in items if item.nodeid in slow]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
 
