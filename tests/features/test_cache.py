@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_views
 from soundspot.features.cache import FeatureCache, contents_of, open_encoded
 from soundspot.features.encoding import encode, encode_with_bar
@@ -55,7 +56,9 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
         FeatureCache.open(folder, tiny_pairs, SPEC)
 
 
-def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs):
+def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs, tmp_path):
+    without = shutil.ignore_patterns("features")
+    tiny_pairs = PairSet.open(shutil.copytree(tiny_pairs.root, tmp_path / "pairs", ignore=without))
     spec = FeatureSpec(visual="vgg16+mobilenetv2", pretrained=False, views=2)
     with pytest.raises(SoundspotError, match="no feature cache"):
         open_encoded(tiny_pairs, spec)
