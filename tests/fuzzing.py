@@ -11,7 +11,6 @@ import argparse
 import json
 import multiprocessing
 import re
-import resource
 import sys
 import tempfile
 import traceback
@@ -366,7 +365,13 @@ def _child(pipe: Any) -> None:
     while (job := pipe.recv()) is not None:
         name, path = job
         answer = read_damaged(KINDS[name], Path(path))
-        pipe.send((answer, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024))
+        pipe.send((answer, _peak_megabytes()))
+
+
+def _peak_megabytes() -> int:
+    # getrusage would count what the parent had when it started this process.
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024
 
 
 class Reader:
