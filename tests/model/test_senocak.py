@@ -91,10 +91,10 @@ def test_strategy_b_leaves_out_the_own_class():
 
 
 def test_triplet_loss_by_hand():
-    """Own distances 0 and 5, the other's 5 and 0: d+ = sigmoid(-5) and sigmoid(5)."""
-    z = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+    """Own distances 0 and 4, the other's 5 and 3: d+ = 1 - d- = sigmoid(-5) and sigmoid(1)."""
+    z = torch.tensor([[0.0, 0.0], [3.0, 0.0]])
     h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-    near, far = 1 / (1 + math.exp(5)), 1 / (1 + math.exp(-5))
+    near, far = 1 / (1 + math.exp(5)), 1 / (1 + math.exp(-1))
     found = triplet_loss(z, h, torch.tensor([[False, True], [True, False]]))
     assert found.item() == pytest.approx((2 * near**2 + 2 * far**2) / 2, rel=1e-5)
 
