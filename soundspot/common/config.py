@@ -32,12 +32,12 @@ def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
     return table[name]
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that contains a mapping."""
+def read_yaml(path: Path, kind: str = "recipe") -> dict[str, Any]:
+    """Read a YAML file that contains a mapping; `kind` says what it should be, for errors."""
     try:
         content = parse_yaml(read_bytes(path).decode())
     except FileNotFoundError as error:
-        raise SoundspotError(f"no recipe at {path}") from error
+        raise SoundspotError(f"no {kind} at {path}") from error
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise SoundspotError(f"{path} is not a readable YAML file: {reason}") from error
@@ -78,6 +78,7 @@ class Range:
 
 
 Seed = Annotated[int, Range(0, 2**63 - 1)]
+_INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
@@ -114,7 +115,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if origin is Annotated:
         if arguments[1].low == -math.inf and isinstance(value, float):
             return value
-        number = _convert(value, arguments[0], where)
+        number = _convert_leaf(value, arguments[0], where)
         return _within(number, arguments[1], where)
     if origin is dict or dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
@@ -133,7 +134,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise SoundspotError(f"{where} must be a list, not {_short(value)}")
         return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
-    return _convert_leaf(value, hint, where)
+    leaf = _convert_leaf(value, hint, where)
+    return _within(leaf, _INT64, where) if hint is int else leaf
 
 
 def _convert_leaf(value: Any, hint: Any, where: str) -> Any:

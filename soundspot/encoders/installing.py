@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import BufferedIOBase
-from pkgutil import resolve_name
 
 from soundspot.encoders import weight_cache
 from soundspot.encoders.download import IndexArchive
@@ -81,8 +80,8 @@ def convert(entry: RegistryEntry, source: Source, data: bytes) -> None:
         return
     from safetensors.torch import save
 
-    tensors = resolve_name(source.convert)(data)
-    names = resolve_name(source.class_names)(data) if source.class_names else []
+    tensors = source.convert(data)
+    names = source.class_names(data) if source.class_names else []
     tensors = {key: tensor.contiguous() for key, tensor in tensors.items()}
     converted = save(tensors, {"class_names": json.dumps(names)})
     record = Record(

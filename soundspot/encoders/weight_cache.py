@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from soundspot.common import files
 from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.encoders.registry import RegistryEntry, Source
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def read_metadata(entry: RegistryEntry) -> dict[str, str]:
     except OSError as error:
         raise WeightsError(f"cannot read {file}: {error.strerror}") from error
     try:
-        metadata: dict[str, str] = json.loads(header)["__metadata__"]
+        metadata: dict[str, str] = parse_json(header)["__metadata__"]
     except (ValueError, LookupError, TypeError) as error:
         raise _damaged(entry, file, "it has no safetensors header") from error
     return metadata
@@ -236,7 +236,7 @@ def remembered_digest(entries: Sequence[RegistryEntry], compute: Callable[[], st
     except WeightsError:
         return compute()
     try:
-        known = dict(json.loads(digests_file().read_text(encoding="utf-8")))
+        known = dict(parse_json(read_bytes(digests_file())))
     except (OSError, ValueError, TypeError):
         known = {}  # absent or damaged: they are computed again
     if key not in known:

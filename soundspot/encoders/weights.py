@@ -1,8 +1,8 @@
 """Names of pretrained weights and demo media -> verified files in the cache.
 
-`registry.py` says which public files each name accepts, `download.py` fetches them, `installing.py`
-converts them and `weight_cache.py` reads what the cache holds. None of them imports torch until
-tensors are needed.
+`registry.py` and the encoders say which public files each name accepts, `download.py` fetches them,
+`installing.py` converts them and `weight_cache.py` reads what the cache holds. None of them imports
+torch until it is needed.
 """
 
 import json
@@ -23,7 +23,8 @@ from soundspot.encoders.download import (
     offline,
 )
 from soundspot.encoders.installing import accepted, convert, drop_sources, install
-from soundspot.encoders.registry import REGISTRY, Registry, RegistryEntry, Source
+from soundspot.encoders.registry import Registry, RegistryEntry, Source
+from soundspot.encoders.table import ENCODERS, REGISTRY
 from soundspot.encoders.weight_cache import AbsentError, DamagedError, WeightsError, product
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ class WeightStatus:
 
 
 def load_tensors(
-    name: str, *, registry: Registry = REGISTRY, download: Download = download_file
+    name: str | RegistryEntry,
+    *,
+    registry: Registry = REGISTRY,
+    download: Download = download_file,
 ) -> "dict[str, torch.Tensor]":
     """The tensors of `name`, mapped from the cache; fetched and converted first if it has none."""
     return _obtain(name, "weights", weight_cache.map_tensors, registry, download)
@@ -58,13 +62,13 @@ def load_tensors(
 
 def pretrained(encoder: str) -> "torch.nn.Module":
     """The frozen encoder of that name with its pretrained weights."""
-    from soundspot.encoders.table import ENCODERS, build_encoder
+    from soundspot.encoders.building import build_encoder
 
     return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
 
 
 def class_names(
-    name: str = "yamnet-audioset",
+    name: str | RegistryEntry = "yamnet-audioset",
     *,
     registry: Registry = REGISTRY,
     download: Download = download_file,
@@ -76,7 +80,7 @@ def class_names(
     metadata = _obtain(name, "weights", weight_cache.read_metadata, registry, download)
     names: list[str] = json.loads(metadata["class_names"])
     if not names:
-        raise WeightsError(f"{name} has no class names")
+        raise WeightsError(f"{_find_entry(name, registry).name} has no class names")
     return names
 
 
@@ -97,7 +101,7 @@ def path(name: str, *, registry: Registry = REGISTRY) -> Path:
 
 
 def fetch(
-    name: str,
+    name: str | RegistryEntry,
     *,
     url: str | None = None,
     force: bool = False,
@@ -107,7 +111,7 @@ def fetch(
     """Fetch `name` into the cache, convert it, and return its path there.
 
     Args:
-        name: A name of the registry.
+        name: A name of the registry, or an entry.
         url: Another address for one of the accepted files.
         force: Repair a damaged cache: fetch and convert again.
         registry: The known names.
@@ -160,13 +164,17 @@ def verify(registry: Registry = REGISTRY) -> list[WeightStatus]:
     return [_status(entry, _problem(entry)) for entry in registry.values()]
 
 
-def _find_entry(name: str, registry: Registry, kind: str | None = None) -> RegistryEntry:
+def _find_entry(
+    name: str | RegistryEntry, registry: Registry, kind: str | None = None
+) -> RegistryEntry:
+    if isinstance(name, RegistryEntry):
+        return name
     choices = {entry.name: entry for entry in registry.values() if kind in (None, entry.kind)}
     return choose(kind or "weights", name, choices)
 
 
 def _obtain(
-    name: str,
+    name: str | RegistryEntry,
     kind: str,
     read: Callable[[RegistryEntry], T],
     registry: Registry,

@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
 from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
+from soundspot.encoders.registry import BARK_MONITOR, Member, RegistryEntry, Source
 from soundspot.encoders.tflite import Layer, read_layers
 
 CHANNELS = 1024
@@ -134,3 +136,21 @@ def read_class_names(data: bytes) -> list[str]:
     if len(names) != CLASSES:
         raise SoundspotError(f"expected {CLASSES} class names in {LABELS_FILE}, got {len(names)}")
     return names
+
+
+WEIGHTS = RegistryEntry(
+    "yamnet-audioset",
+    "weights",
+    "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
+    "Apache-2.0",
+    (
+        Source(
+            "lite-model_yamnet_classification_tflite_1.tflite",
+            "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de",
+            Member(BARK_MONITOR, "models/lite-model_yamnet_classification_tflite_1.tflite"),
+            convert=from_tflite,
+            class_names=read_class_names,
+        ),
+    ),
+)
+ENCODER = EncoderSpec("yamnet", "audio", YAMNet, CHANNELS, WEIGHTS)

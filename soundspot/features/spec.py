@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,14 @@ from torch import Tensor, nn
 from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.building import build_encoder
+from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
-from soundspot.encoders.registry import REGISTRY
-from soundspot.encoders.table import ENCODERS, EncoderSpec, build_encoder
+from soundspot.encoders.table import ENCODERS
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
+
+# Encoders are frozen, and with their transformed weights the largest part of a model by far.
+_in_use: WeakValueDictionary[tuple[EncoderSpec, torch.device], nn.Module] = WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,10 @@ class FeatureSpec:
         """Refuse unknown names, and encoders that cannot be joined, before any work starts."""
         names = self.visual.split(SEPARATOR)
         for modality, name in (*(("visual", name) for name in names), ("audio", self.audio)):
-            table = {n: e for n, e in ENCODERS.items() if e.modality == modality}
-            choose(f"{modality} encoder", name, table)
+            if name not in ENCODERS or ENCODERS[name].modality != modality:
+                usable = ENCODERS.usable().items()
+                table = {name: spec for name, spec in usable if spec.modality == modality}
+                choose(f"{modality} encoder", name, table)
         if len(set(names)) < len(names):
             raise SoundspotError(f"features.visual={self.visual} joins an encoder with itself")
         grids = {encoder.name: _grid(encoder) for encoder in self.visual_encoders}
@@ -117,15 +124,25 @@ def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Enco
         joined = JoinedEncoder([part.visual for part in parts])
         digest = join_digests([part.digest for part in parts])
         return parts[0]._replace(visual=joined, digest=digest)
+    place = torch.device("cpu") if device is None else device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
-        seeing, hearing = spec.pretrained is True, spec.pretrained is not False
-        visual = weights.pretrained(spec.visual) if seeing else build_encoder(spec.visual, None)
-        audio = weights.pretrained(spec.audio) if hearing else build_encoder(spec.audio, None)
+        visual = _load(spec.visual, spec.pretrained is True, place)
+        audio = _load(spec.audio, spec.pretrained is not False, place)
     visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     digest = _remembered(spec, lambda: _digest_tensors(visual.state_dict(), audio.state_dict()))
-    place = torch.device("cpu") if device is None else device
-    return Encoders(visual.to(place), audio.to(place), digest, place)
+    return Encoders(visual, audio, digest, place)
+
+
+def _load(name: str, pretrained: bool, place: torch.device) -> nn.Module:
+    """One encoder; models that are loaded at the same time share a pretrained one."""
+    if not pretrained:
+        return build_encoder(name, None).to(place)
+    key = ENCODERS[name], place
+    encoder = _in_use.get(key)
+    if encoder is None:
+        encoder = _in_use[key] = weights.pretrained(name).to(place)
+    return encoder
 
 
 def join_digests(digests: Sequence[str]) -> str:
@@ -146,7 +163,7 @@ def encoders_digest(spec: FeatureSpec) -> str:
 def _remembered(spec: FeatureSpec, compute: Callable[[], str]) -> str:
     if spec.pretrained is not True:
         return compute()
-    entries = [REGISTRY[ENCODERS[name].weights] for name in (spec.visual, spec.audio)]
+    entries = [ENCODERS[name].weights for name in (spec.visual, spec.audio)]
     return weight_cache.remembered_digest(entries, compute)
 
 
@@ -155,5 +172,5 @@ def _digest_tensors(*states: Mapping[str, Tensor]) -> str:
     for state in states:
         for name, tensor in sorted(state.items()):
             sha.update(name.encode())
-            sha.update(tensor.contiguous().numpy().tobytes())
+            sha.update(tensor.cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from soundspot.encoders.table import ENCODERS, build_encoder
+from soundspot.encoders.building import build_encoder
+from soundspot.encoders.table import ENCODERS
 
 
 @pytest.fixture(scope="session")

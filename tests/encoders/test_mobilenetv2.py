@@ -11,8 +11,8 @@ from torch import nn
 from encoder_inputs import noise
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import mobilenetv2, weights
+from soundspot.encoders.building import build_encoder
 from soundspot.encoders.mobilenetv2 import MobileNetV2
-from soundspot.encoders.table import build_encoder
 
 
 def norm_after(conv: nn.Conv2d) -> nn.BatchNorm2d:

@@ -10,13 +10,14 @@ from torch import nn
 from encoder_inputs import lpips_tree, noise, tiny_yamnet
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import vgg16, vggish, yamnet
+from soundspot.encoders.building import build_encoder
 from soundspot.encoders.logmel import (
     VGGISH_LOGMEL,
     YAMNET_LOGMEL,
     log_mel_patches,
     stretch_waveform,
 )
-from soundspot.encoders.table import ENCODERS, build_encoder
+from soundspot.encoders.table import ENCODERS
 
 AUDIO = ["vggish", "yamnet"]
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from soundspot.encoders import winograd
-from soundspot.encoders.table import build_encoder
+from soundspot.encoders.building import build_encoder
 from soundspot.encoders.winograd import F2, F4, conv3x3, plain_operations, transform_weight
 
 

@@ -1,7 +1,7 @@
 """spec.py: what can be asked for, and the encoders' digest."""
 
+import gc
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,8 @@ import torch
 import soundspot
 from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weight_cache
-from soundspot.encoders.table import ENCODERS
+from soundspot.encoders import weight_cache, weights
+from soundspot.encoders.building import build_encoder
 from soundspot.features import spec
 from soundspot.features.cache import cache_folder
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
@@ -35,11 +35,9 @@ def test_impossible_specs_are_refused(values, message):
         FeatureSpec(**values)
 
 
-def test_encoders_with_two_grids_are_not_joined(monkeypatch):
-    coarse = replace(ENCODERS["mobilenetv2"], view=224)
-    monkeypatch.setitem(ENCODERS, "mobilenetv2", coarse)
-    with pytest.raises(SoundspotError, match=r"one grid.*\(vgg16 14 x 14, mobilenetv2 7 x 7\)"):
-        FeatureSpec(visual="vgg16+mobilenetv2")
+def test_encoders_with_two_grids_are_not_joined():
+    with pytest.raises(SoundspotError, match=r"\(vgg16 14 x 14, mobilenetv2-320 10 x 10\)"):
+        FeatureSpec(visual="vgg16+mobilenetv2-320")
 
 
 def test_joined_encoders_see_each_its_own_view_and_add_up_their_channels():
@@ -71,6 +69,20 @@ def test_random_encoders_have_the_digest_of_their_seed():
     digest = load_encoders(FeatureSpec(pretrained=False, seed=3)).digest
     assert encoders_digest(FeatureSpec(pretrained=False, seed=3, views=2)) == digest
     assert encoders_digest(FeatureSpec(pretrained=False, seed=4)) != digest
+
+
+def test_models_share_pretrained_encoders_as_long_as_one_needs_them(monkeypatch):
+    """Five models on a page would otherwise hold the largest of their parts five times."""
+    in_use = type(spec._in_use)()  # other tests may use the real one
+    monkeypatch.setattr(spec, "_in_use", in_use)
+    monkeypatch.setattr(weights, "pretrained", lambda name: build_encoder(name, None))
+    small = {"visual": "mobilenetv2", "pretrained": "audio"}
+    first, second = (load_encoders(FeatureSpec(**small, seed=seed)) for seed in (0, 1))
+    assert first.audio is second.audio
+    assert first.visual is not second.visual  # random weights are each model's own
+    del first, second
+    gc.collect()
+    assert not in_use
 
 
 @pytest.mark.weights

@@ -4,11 +4,14 @@ A new method is one file with a Method and its config, and one line here. A pack
 one without a line, by an entry point of the group "soundspot.methods".
 """
 
-from soundspot.model.methods.table import MethodTable
+from soundspot.common.named_table import NamedTable
+from soundspot.model.methods.table import read_method
 
-METHODS = MethodTable(
+METHODS = NamedTable(
+    "method",
     {
         "sspl": "soundspot.model.methods.sspl:SSPL",
+        "joined-sspl": "soundspot.model.methods.joined_sspl:JoinedSSPL",
         "attention": "soundspot.model.methods.senocak:Attention",
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
@@ -24,5 +27,6 @@ METHODS = MethodTable(
         "ssltie": "soundspot.model.methods.ssltie:SSLTIE",
         "sacl": "soundspot.model.methods.sacl:SACL",
         "names": "soundspot.model.methods.names:Names",
-    }
+    },
+    read_method,
 )
