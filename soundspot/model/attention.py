@@ -6,6 +6,7 @@ k sounds, d dimensions of the representation.
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,16 @@ from torch import Tensor
 
 EPSILON = 1e-10
 NORM_EPSILON = 1e-12  # as in F.normalize
+
+
+def precise(x: Tensor) -> Tensor:
+    """In float32 what autocast has rounded: a cosine needs more digits than bfloat16 has."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+def _without_autocast(device: str) -> AbstractContextManager[object]:
+    known = torch.amp.is_autocast_available(device)  # the meta device, which only counts, has none
+    return torch.autocast(device, enabled=False) if known else nullcontext()
 
 
 class Attended(NamedTuple):
@@ -61,8 +72,9 @@ class _Cosines(torch.autograd.Function):
 
 
 def _cosines(unit: Tensor, f_v: Tensor) -> Tensor:
-    located = f_v.flatten(start_dim=2).transpose(1, 2)
-    cosines: Tensor = _Cosines.apply(unit, located)  # type: ignore[no-untyped-call]
+    located = precise(f_v.flatten(start_dim=2).transpose(1, 2))
+    with _without_autocast(f_v.device.type):
+        cosines: Tensor = _Cosines.apply(precise(unit), located)  # type: ignore[no-untyped-call]
     return cosines
 
 
@@ -130,7 +142,8 @@ def attended_sum(
     weights: Float[Tensor, "b h w"], f_v: Float[Tensor, "b c h w"]
 ) -> Float[Tensor, "b c"]:
     """Eq. 4: the visual feature summed over the grid under the given weights."""
-    return torch.einsum("bhw,bchw->bc", weights, f_v)
+    with _without_autocast(f_v.device.type):
+        return torch.einsum("bhw,bchw->bc", precise(weights), precise(f_v))
 
 
 def attend(

@@ -54,7 +54,7 @@ def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[st
     """
     sounds = {name: number for number, name in enumerate(sound_names)}
     classes = {name: number for number, name in enumerate(class_names)}
-    lines = dict(read_yaml(path))
+    lines = dict(read_yaml(path, "bridge"))
     listed = {key: _listed(lines.pop(key, None), sounds, f"{path}, {key!r}") for key in KEYS}
     things = []
     for name, line in lines.items():
@@ -94,6 +94,8 @@ def _range(words: str, classes: Mapping[str, int], where: str) -> range:
 
 def _find(words: str, numbers: Mapping[str, int], kind: str, where: str) -> int:
     name = words.strip()
+    if not name:
+        raise SoundspotError(f"{where}: a name is missing, expected an {kind}")
     if name not in numbers:
         close = difflib.get_close_matches(name, list(numbers), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -111,7 +111,7 @@ def export(source: Path, target: Path, calibration: Mapping[str, float] | None =
         calibration: Goes into its card; default: what the source's card has.
     """
     if target.suffix != ".safetensors":
-        raise SoundspotError(f"the name of a checkpoint ends in .safetensors, unlike {target}")
+        raise SoundspotError(f"the name of a checkpoint must end in .safetensors, got {target}")
     if target.resolve() in (source.resolve(), (source / "best.safetensors").resolve()):
         raise SoundspotError(f"{target} is the checkpoint itself, which would be destroyed")
     model, card = load(source)
@@ -180,7 +180,7 @@ def read_card(path: Path) -> Card:
         with safe_open(path, "pt") as file:
             inside: str | None = (file.metadata() or {}).get(CARD)
     except (OSError, SafetensorError) as error:
-        raise SoundspotError(f"{path} is no readable checkpoint ({error})") from error
+        raise SoundspotError(f"{path} is not a readable checkpoint ({error})") from error
     place = path if inside is not None else beside
     try:
         values = parse_json(read_bytes(beside) if inside is None else inside)

@@ -13,7 +13,8 @@ the cells and one large matrix product over the channels:
 
 Each takes the weight and returns the map: what depends on the weight alone is computed once for
 all applications. Only CPUs gain; elsewhere, and under torch.compile, the maps are PyTorch's own
-operations.
+operations. Under autocast the large products are made in its type; the small ones, sums and results
+stay in that of the weight.
 
 Axes: b batch, i input channels, o output channels, h w cells, y z the coarser grid of the two,
 n tiles or cells of a part of the batch.
@@ -39,13 +40,16 @@ PICTURES = 2
 def pooled_conv3x3(weight: Tensor) -> Callable[[Tensor], Tensor]:
     """The map x -> max_pool2d(conv2d(x, weight, padding=1), 2), weight (o, i, 3, 3)."""
     if not is_worthwhile(weight):
-        return lambda x: F.max_pool2d(F.conv2d(x, weight, padding=1), 2)
-    g = weight.new_tensor(F2.g)
-    taps = weight.permute(3, 2, 0, 1).reshape(9, -1)  # columns before rows, as in _tiles
-    transformed = (torch.kron(g, g) @ taps).view(16, *weight.shape[:2])
+        return lambda x: F.max_pool2d(F.conv2d(x, weight, padding=1), 2).to(weight.dtype)
+    multiplied = _multiplied_type(weight)
+    with _without_autocast():
+        g = weight.new_tensor(F2.g)
+        taps = weight.permute(3, 2, 0, 1).reshape(9, -1)  # columns before rows, as in _tiles
+        transformed = (torch.kron(g, g) @ taps).view(16, *weight.shape[:2])
 
     def apply(x: Tensor) -> Tensor:
-        out: Tensor = _PooledWinograd.apply(_channels_last(x), transformed)  # type: ignore[no-untyped-call]
+        with _without_autocast():
+            out: Tensor = _PooledWinograd.apply(_channels_last(x), transformed, multiplied)  # type: ignore[no-untyped-call]
         return _channels_first(out)
 
     return apply
@@ -59,6 +63,7 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
     """
     if not is_worthwhile(weight):
         return lambda x, size: plain_upward_conv3x3(x, weight, size)
+    multiplied = _multiplied_type(weight)
     kernel = weight.permute(0, 2, 3, 1).contiguous()
 
     def apply(x: Tensor, size: Sequence[int]) -> Tensor:
@@ -66,7 +71,8 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
         stride_2 = tuple(size) == (2 * h + 1, 2 * w + 1)
         rows = _spread(h, size[0], stride_2).to(x).permute(2, 0, 1).contiguous()
         columns = _spread(w, size[1], stride_2).to(x).flatten(1)
-        out: Tensor = _SpreadTaps.apply(_channels_last(x), kernel, rows, columns)  # type: ignore[no-untyped-call]
+        with _without_autocast():
+            out: Tensor = _SpreadTaps.apply(_channels_last(x), kernel, rows, columns, multiplied)  # type: ignore[no-untyped-call]
         return _channels_first(out)
 
     return apply
@@ -75,8 +81,9 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
 def conv1x1(weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
     """The map x -> conv2d(x, weight, bias), weight (o, i, 1, 1): a matrix product of the cells."""
     if not is_worthwhile(weight):
-        return lambda x: F.conv2d(x, weight, bias)
-    return lambda x: _channels_first(F.linear(_channels_last(x), weight.flatten(1), bias))
+        return lambda x: F.conv2d(x, weight, bias).to(weight.dtype)
+    flat = weight.flatten(1)
+    return lambda x: _channels_first(F.linear(_channels_last(x), flat, bias)).to(weight.dtype)
 
 
 def broadcast_conv1x1(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
@@ -85,17 +92,28 @@ def broadcast_conv1x1(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tenso
     A transposed convolution of 1 x 1 gives every cell the same, so one cell is enough.
     """
     if not is_worthwhile(weight):
-        return lambda x, size: F.conv_transpose2d(x[..., None, None].expand(-1, -1, *size), weight)
-    return lambda x, size: (x @ weight.flatten(1))[..., None, None].expand(-1, -1, *size)
+        return lambda x, size: F.conv_transpose2d(
+            x[..., None, None].expand(-1, -1, *size), weight
+        ).to(weight.dtype)
+    flat = weight.flatten(1)
+    return lambda x, size: (x @ flat).to(weight.dtype)[..., None, None].expand(-1, -1, *size)
 
 
 def plain_upward_conv3x3(x: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
     """What `upward_conv3x3` computes, in PyTorch's operations."""
     h, w = x.shape[-2:]
     if tuple(size) == (2 * h + 1, 2 * w + 1):
-        return F.conv_transpose2d(x, weight, stride=2)
+        return F.conv_transpose2d(x, weight, stride=2).to(weight.dtype)
     x = F.interpolate(x, size=tuple(size), mode="bilinear", align_corners=True)
-    return F.conv_transpose2d(x, weight, padding=1)
+    return F.conv_transpose2d(x, weight, padding=1).to(weight.dtype)
+
+
+def _multiplied_type(weight: Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+
+
+def _without_autocast() -> torch.autocast:
+    return torch.autocast("cpu", enabled=False)
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -114,35 +132,49 @@ class _PooledWinograd(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weights: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weights: Tensor, multiplied: torch.dtype) -> Tensor:
         b, h, w, _ = x.shape
         y, z = h // 2, w // 2
         pooled = x.new_empty(b, y, z, weights.shape[1])
         lower = torch.empty_like(pooled, dtype=torch.bool)
         right = torch.empty_like(pooled, dtype=torch.bool)
+        factor = weights.to(multiplied).mT
         for part in _chunks(b, y * z):
-            products = torch.bmm(_tiles(x[part]), weights.mT)
+            products = torch.bmm(_tiles(x[part]).to(multiplied), factor).to(x.dtype)
             flat = (t[part].flatten(0, 2) for t in (pooled, lower, right))
             _largest_outputs(products.view(4, 4, *products.shape[1:]), *flat)
         ctx.save_for_backward(x, weights, lower, right)
+        ctx.multiplied = multiplied
         return pooled
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, lower, right = ctx.saved_tensors
-        grad = grad.contiguous()
-        for_x, for_weights = ctx.needs_input_grad
+        grad, factor = grad.contiguous(), weights.to(ctx.multiplied)
+        for_x, for_weights, _ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if for_x else None
         grad_weights = torch.empty_like(weights) if for_weights else None
         for part in _chunks(len(x), grad[0, ..., 0].numel()):
             flat = (t[part].flatten(0, 2) for t in (grad, lower, right))
-            products = _grad_of_products(*flat).flatten(0, 1)
+            products = _grad_of_products(*flat).flatten(0, 1).to(ctx.multiplied)
             if grad_weights is not None:
-                grad_weights.baddbmm_(products.mT, _tiles(x[part]), beta=min(part.start, 1))
+                tiles = _tiles(x[part]).to(ctx.multiplied)
+                _add_product(grad_weights, products.mT, tiles, first=part.start == 0)
             if grad_x is not None:
-                _untile(torch.bmm(products, weights), grad_x[part])
-        return grad_x, grad_weights
+                _untile(torch.bmm(products, factor).to(x.dtype), grad_x[part])
+        return grad_x, grad_weights, None
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+    """Add a @ b to the total, which the first product of all starts."""
+    if a.dtype != total.dtype:
+        product = a @ b
+        total.copy_(product) if first else total.add_(product)
+    elif total.dim() == 2:
+        total.addmm_(a, b, beta=0 if first else 1)
+    else:
+        total.baddbmm_(a, b, beta=0 if first else 1)
 
 
 def _chunks(b: int, tiles: int) -> list[slice]:
@@ -253,15 +285,23 @@ class _SpreadTaps(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kernel: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        kernel: Tensor,
+        rows: Tensor,
+        columns: Tensor,
+        multiplied: torch.dtype,
+    ) -> Tensor:
         b, y, z, i = x.shape
         o, h, w = kernel.shape[3], rows.shape[1], len(columns)
         out = x.new_empty(b, h, w * o)
+        factor = kernel.to(multiplied)
         for part in _chunks(b, y * z):
-            cells = x[part].view(-1, i)
+            cells = x[part].view(-1, i).to(multiplied)
             tapped = x.new_empty(3, len(cells), 3 * o)
             for tap in range(3):
-                torch.mm(cells, kernel[:, tap].flatten(1), out=tapped[tap])
+                _add_product(tapped[tap], cells, factor[:, tap].flatten(1), first=True)
             tapped = tapped.view(-1, z * 3, o)
             wide = torch.bmm(columns.expand(len(tapped), -1, -1), tapped).view(3, -1, y, w * o)
             high = out[part]
@@ -269,6 +309,7 @@ class _SpreadTaps(torch.autograd.Function):
                 matrix = rows[tap].expand(len(high), -1, -1)
                 torch.baddbmm(high, matrix, wide[tap], beta=min(tap, 1), out=high)
         ctx.save_for_backward(x, kernel, rows, columns)
+        ctx.multiplied = multiplied
         return out.view(b, h, w, o)
 
     @staticmethod
@@ -277,25 +318,26 @@ class _SpreadTaps(torch.autograd.Function):
         x, kernel, rows, columns = ctx.saved_tensors
         _, y, z, i = x.shape
         _, h, w, o = grad.shape
-        grad = grad.reshape(-1, h, w * o)
+        grad, factor = grad.reshape(-1, h, w * o), kernel.to(ctx.multiplied)
         for_x, for_kernel = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if for_x else None
         grad_kernel = torch.empty_like(kernel) if for_kernel else None
         for part in _chunks(len(x), y * z):
-            high, cells = grad[part], x[part].view(-1, i)
+            high, cells = grad[part], x[part].view(-1, i).to(ctx.multiplied)
             wide = x.new_empty(3, len(high), y, w * o)
             for tap in range(3):
                 torch.bmm(rows[tap].mT.expand(len(high), -1, -1), high, out=wide[tap])
             wide = wide.view(-1, w, o)
             tapped = torch.bmm(columns.mT.expand(len(wide), -1, -1), wide).view(3, -1, 3 * o)
+            tapped = tapped.to(ctx.multiplied)
             for tap in range(3):
                 if grad_x is not None:
-                    matrix = kernel[:, tap].flatten(1).mT
-                    grad_x[part].view(-1, i).addmm_(tapped[tap], matrix, beta=min(tap, 1))
+                    total, matrix = grad_x[part].view(-1, i), factor[:, tap].flatten(1).mT
+                    _add_product(total, tapped[tap], matrix, first=tap == 0)
                 if grad_kernel is not None:
-                    matrix = grad_kernel[:, tap].view(i, 3 * o)
-                    matrix.addmm_(cells.mT, tapped[tap], beta=min(part.start, 1))
-        return grad_x, grad_kernel, None, None
+                    total = grad_kernel[:, tap].view(i, 3 * o)
+                    _add_product(total, cells.mT, tapped[tap], first=part.start == 0)
+        return grad_x, grad_kernel, None, None, None
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
+from soundspot.model.attention import precise
 
 Vectors = Float[Tensor, "b d"]
 Scalar = Float[Tensor, ""]
@@ -18,7 +19,7 @@ Scalar = Float[Tensor, ""]
 
 def negative_cosine(p: Vectors, z: Vectors) -> Scalar:
     """Eq. 6, L_NCS: p is Pred's output, z what it should have predicted."""
-    return -F.cosine_similarity(p, z, dim=1).mean()
+    return -F.cosine_similarity(precise(p), precise(z), dim=1).mean()
 
 
 def simsiam(

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.model.attention import precise
+
 M = TypeVar("M", bound=nn.Module)
 COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
 
@@ -30,4 +32,4 @@ def follow(slow: nn.Module, trained: nn.Module, momentum: float) -> None:
 @torch.no_grad()
 def follow_common(common: Float[Tensor, "d"], vectors: Float[Tensor, "b d"]) -> None:
     """Move towards what the unit vectors of a batch have in common."""
-    common.lerp_(F.normalize(vectors, dim=1).mean(dim=0), 1 - COMMON_MOMENTUM)
+    common.lerp_(F.normalize(precise(vectors), dim=1).mean(dim=0), 1 - COMMON_MOMENTUM)

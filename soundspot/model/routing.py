@@ -39,12 +39,12 @@ class Route(NamedTuple):
 
     def describe(self) -> str:
         """The reason in a few words, for a caption."""
-        name = self.sound.lower()
+        name = f'"{self.sound.lower()}"'
         return {
-            "learned": f"as learned: {name}",
-            "kin": f"as kin of a learned sound: {name}",
-            "both": f"as learned and by its name: {name}",
-            "names": f"by its name: {name}",
+            "learned": f"by what it learned of {name}",
+            "kin": f"by what it learned of sounds akin to {name}",
+            "both": f"by what it learned and by the name {name}",
+            "names": f"by the name {name}",
             "unknown": "a sound without a known counterpart",
         }[self.by]
 

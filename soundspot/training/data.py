@@ -70,13 +70,14 @@ def steps_per_epoch(data: TrainingData, batch: int) -> int:
     return len(data.rows()) // batch
 
 
-def check_batch(pairs: PairSet, batch: int, split: str = "train") -> None:
-    """Refuse a batch that is larger than the split it is drawn from."""
+def check_batch(
+    pairs: PairSet, batch: int, split: str = "train", advice: str = "lower train.batch"
+) -> None:
+    """Refuse a batch that is larger than the split it is drawn from, with some advice."""
     count = len(pairs.select(split))
     if count < batch:
         raise SoundspotError(
-            f"the {split} split has {count} pairs, fewer than one batch of {batch}; "
-            "lower train.batch"
+            f"the {split} split has {count} pairs, fewer than one batch of {batch}; {advice}"
         )
 
 

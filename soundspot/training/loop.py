@@ -196,8 +196,7 @@ class _Run:
         device = self.world.device
         set_rates(self.optimiser, self.config, self.state.step / self.total_steps)
         self.optimiser.zero_grad(set_to_none=True)
-        amp = self.config.amp and device.type == "cuda"
-        with torch.autocast(device.type, torch.bfloat16, enabled=amp):
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.config.amp):
             output = self.called(self._on_device(batch))
         loss = float(output.loss.item())
         if not math.isfinite(loss):

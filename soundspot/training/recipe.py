@@ -45,7 +45,8 @@ class TrainConfig:
         average: Momentum of a moving average of the weights, which is validated and saved instead
             of the weights themselves; 0 turns it off.
         save_minutes: Minutes between resumable states, at most.
-        amp: Use bfloat16 autocast; on CUDA only.
+        amp: Multiply in bfloat16 where precision allows it (autocast). Faster on GPUs, and on CPUs
+            with AVX512-BF16 or AMX; slower on other CPUs.
         compile: Run the method through torch.compile.
     """
 
@@ -194,7 +195,7 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
         raise SoundspotError(f"train.select={select} needs duets, but {recipe.pairs} has none")
 
 
-def _with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
+def with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
     """A stored recipe with what newer switches of its method meant when it was stored."""
     config = choose("method", values["method"], METHODS).config
     return {**values, "model": as_stored(config, values["model"])}
@@ -202,7 +203,7 @@ def _with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
 
 def check_same(path: Path, recipe: Recipe) -> None:
     """Refuse to resume a run whose stored recipe is another one; only its length may differ."""
-    stored = read_typed(path, Recipe, f"delete {path.parent} to start again", _with_earlier_meaning)
+    stored = read_typed(path, Recipe, f"delete {path.parent} to start again", with_earlier_meaning)
     train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
     if replace(stored, train=train) != recipe:
         raise SoundspotError(

@@ -98,7 +98,8 @@ def load_state(
         ) from error
     method.load_state_dict(stored["method"])
     average.state = stored["average"]
-    optimiser.load_state_dict(stored["optimiser"])
+    # The recipe has the settings of the groups; only the moments come from the file.
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": stored["optimiser"]["state"]})
     return state
 
 
@@ -129,7 +130,7 @@ def _check_parts(
     if given.keys() != own.keys():
         raise SoundspotError("its optimiser is another one")
     for group, old in zip(own["param_groups"], given["param_groups"], strict=True):
-        if old.keys() != group.keys() or old["params"] != group["params"]:
+        if old["params"] != group["params"]:
             raise SoundspotError("its optimiser has other groups of parameters")
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     for place, moments in given["state"].items():

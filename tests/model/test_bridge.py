@@ -41,7 +41,8 @@ def test_three_keys_say_what_a_learned_model_takes(tmp_path: Path) -> None:
     [
         ("dog: Bark -> boxr", r"mine.yaml, 'dog': there is no ImageNet class 'boxr'; .*'boxer'\?"),
         ("dog: Barks -> boxer", "'dog': there is no AudioSet sound 'Barks'; did you mean 'Bark'"),
-        ("dog: Bark ->", "'dog': there is no ImageNet class ''"),
+        ("dog: Bark ->", "'dog': a name is missing, expected an ImageNet class"),
+        ("dog: Bark; -> pug", "'dog': a name is missing, expected an AudioSet sound"),
         ("dog: Bark", "'dog': expected AudioSet names -> ImageNet classes"),
         ("dog: Bark -> pug ... beagle", "'beagle' comes before 'pug'"),
         ("{}", "has no lines"),
@@ -54,6 +55,11 @@ def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> 
     with pytest.raises(SoundspotError, match=message) as caught:
         read(tmp_path, text)
     assert "\n" not in str(caught.value)
+
+
+def test_a_bridge_that_is_not_there_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(SoundspotError, match="no bridge at .*none.yaml"):
+        read_bridge(tmp_path / "none.yaml", SOUNDS, CLASSES)
 
 
 @pytest.mark.weights

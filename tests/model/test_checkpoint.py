@@ -92,6 +92,7 @@ def _tensors(change):
 DAMAGES = {
     "huge c_v": _card(config={"c_v": 10**9}),
     "c_v beyond any memory": _card(config={"c_v": 2**62}),
+    "c_v beyond 64 bits": _card(config={"c_v": 10**40}),
     "c_v of text": _card(config={"c_v": "5"}),
     "another c_v": _card(config={"c_v": 7}),
     "endless cycles": _card(config={"pcm": False, "cycles": 10**9}),

@@ -166,8 +166,9 @@ def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
             cosine = unit(seen[y, x]) @ heard
             expected[y, x] = cosine if kind == "cosine" else 1 / (1 + math.exp(-5 * cosine))
             if kind == "objects":
-                scores = np.exp([3 * 10 * c @ picture[y, x] for c in centres])
-                expected[y, x] *= kinds @ scores / scores.sum()
+                sounding = [expected[y, x] * 10 * c @ picture[y, x] for c in centres]
+                scores = np.exp(3 * np.array(sounding))
+                expected[y, x] = kinds @ scores / scores.sum()
     found = method.maps(one.f_v1, one.f_a).detach()
     assert found.shape == (1, 4, 5)
     np.testing.assert_allclose(found[0], expected, atol=1e-4)

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -126,3 +128,34 @@ def test_other_devices_use_the_plain_operations():
         3,
         3,
     )
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(
+    ("build", "weight", "x", "size"),
+    [
+        (pooled_conv3x3, (31, 37, 3, 3), (5, 37, 14, 14), ()),
+        (upward_conv3x3, (37, 31, 3, 3), (5, 37, 7, 7), ((14, 14),)),
+        (conv1x1, (31, 37, 1, 1), (5, 37, 3, 3), (None,)),
+        (broadcast_conv1x1, (37, 31, 1, 1), (5, 37), ((3, 3),)),
+    ],
+)
+def test_under_autocast_only_the_products_are_rounded(build, weight, x, size, plain, monkeypatch):
+    monkeypatch.setattr(fast_convolutions, "CHUNK", 98)  # more than one chunk
+    drawn = draw(*weight, dtype=torch.float32), draw(*x, dtype=torch.float32)
+    results = []
+    for amp in (False, True):
+        leaves = [t.clone().requires_grad_() for t in drawn]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16, enabled=amp))
+            if plain:
+                stack.enter_context(plain_operations())
+            apply = build(leaves[0], *size) if build is conv1x1 else build(leaves[0])
+            out = apply(leaves[1]) if build is conv1x1 else apply(leaves[1], *size)
+        (out * draw(*out.shape, dtype=torch.float32)).sum().backward()
+        results.append([out.detach(), *(leaf.grad for leaf in leaves)])
+    for exact, rounded in zip(*results, strict=True):
+        assert rounded.dtype == torch.float32
+        error = (rounded - exact).norm() / exact.norm()
+        # Rounding may choose another of four outputs, which moves its gradient.
+        assert 0 < error < (0.12 if build is pooled_conv3x3 else 0.01)

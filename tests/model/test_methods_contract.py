@@ -12,7 +12,8 @@ from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Batch
 from soundspot.training.recipe import FeatureSpec
 
-SMALLER = {"sspl": {"projection": 7, "hidden": 13}, "fnac": {"warmup": 0}}
+HEADS = {"projection": 7, "hidden": 13}
+SMALLER = {"sspl": HEADS, "joined-sspl": HEADS, "fnac": {"warmup": 0}}
 NEEDS_TWO = ["ezvsl", "slavc", "fnac", "sacl"]
 OURS = [*NEEDS_TWO, "icl", "ssltie"]
 
@@ -148,6 +149,37 @@ def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
 def test_impossible_settings_are_refused(name, wrong, says):
     with pytest.raises(SoundspotError, match=says):
         build(name, **wrong)
+
+
+CLUSTERS = {"alignment": 3.0, "alignment_objective": "clusters", "clusters": 4}
+IN_BFLOAT16 = [
+    (name, settings)
+    for name in METHODS
+    for settings in (
+        *({}, {"visual_conv": True}, {"pcm": True, "cycles": 2}),
+        *({"map_centring": 0.5}, CLUSTERS),
+    )
+    if METHODS[name].module.trainable
+    and set(settings) <= {field.name for field in dataclasses.fields(METHODS[name].config)}
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), IN_BFLOAT16)
+def test_a_step_in_bfloat16_is_close_to_one_in_float32(name, settings):
+    """train.amp: no two types meet, and what is learned is the same."""
+    losses, gradients = [], []
+    for amp in (False, True):
+        method = build(name, **settings).train()
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+            loss = method(batch()).loss
+        loss.backward()
+        losses.append(loss.float())
+        gradients.append([p.grad for p in method.parameters() if p.grad is not None])
+    assert losses[0] != losses[1], "nothing was multiplied in bfloat16"
+    torch.testing.assert_close(losses[1], losses[0], rtol=0.03, atol=0.02)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients[1])
+    exact, rounded = (torch.cat([g.flatten() for g in each]) for each in gradients)
+    assert torch.cosine_similarity(exact, rounded, dim=0) > 0.95
 
 
 def test_the_table_has_them():

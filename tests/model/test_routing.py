@@ -44,6 +44,6 @@ def test_between_the_two_the_maps_are_blended() -> None:
 
 
 def test_a_route_is_told_in_words() -> None:
-    assert route(Banjo=0.9).describe() == "by its name: banjo"
+    assert route(Banjo=0.9).describe() == 'by the name "banjo"'
     assert is_unknown(route()) and "without a known counterpart" in route().describe()
     assert not is_unknown(None) and not is_unknown(route(Bark=0.9))

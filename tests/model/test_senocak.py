@@ -123,7 +123,7 @@ def test_negatives_are_every_other_pair_or_those_of_another_class():
 
 def test_strategy_b_wants_the_class_of_every_pair():
     model = Attention(dataclasses.replace(SMALL, negatives="other_class"))
-    with pytest.raises(SoundspotError, match=r"class of every pair, which 1 of the 3 pairs"):
+    with pytest.raises(SoundspotError, match=r"class of every pair, but 1 of the 3 pairs"):
         model(batch(cls=[0, -1, 1]))
 
 

@@ -72,7 +72,6 @@ DAMAGES = {
     "texts": lambda s: s["method"].update(dict.fromkeys(s["method"], "x")),
     "an empty average": lambda s: s["average"].clear(),
     "no groups": _set("optimiser", "param_groups", value=[]),
-    "no rate": lambda s: s["optimiser"]["param_groups"][0].pop("lr"),
     "other parameters": _set("optimiser", "param_groups", 0, "params", value=[99]),
     "a moment less": lambda s: s["optimiser"]["state"][0].pop("exp_avg"),
     "a moment of another shape": _set("optimiser", "state", 0, "exp_avg", value=torch.zeros(2)),
@@ -92,6 +91,20 @@ def test_a_damaged_state_is_one_sentence(saved, damage):
     with pytest.raises(SoundspotError, match="state.pt is damaged.*delete .* to start again") as e:
         load(saved)
     assert "\n" not in str(e.value)
+
+
+def test_the_settings_of_the_optimiser_are_the_recipe_s(saved):
+    """Whatever a damaged or older file has."""
+    stored = torch.load(saved, weights_only=True)
+    for group in stored["optimiser"]["param_groups"]:
+        group.update(betas="x", base_lr=10**40, amsgrad=True, fused=None)
+        del group["eps"]
+    torch.save(stored, saved)
+    method, average, optimiser = parts()
+    load_state(saved, method, average, optimiser, torch.device("cpu"), steps_per_epoch=2)
+    settings = [{**group, "params": None} for group in optimiser.param_groups]
+    assert settings == [{**group, "params": None} for group in parts()[2].param_groups]
+    assert len(optimiser.state) == len(stored["optimiser"]["state"])
 
 
 def test_an_old_state_in_the_middle_of_an_epoch():

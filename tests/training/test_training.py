@@ -167,6 +167,14 @@ def test_training_lowers_the_loss(encoded, tmp_path, model):
     assert course[-1] < course[0] - 0.02
 
 
+def test_amp_rounds_the_products_and_nothing_that_matters(encoded, tmp_path):
+    train(recipe(encoded, epochs=2), tmp_path / "exact", flat)
+    train(recipe(encoded, epochs=2, amp=True), tmp_path / "amp", flat)
+    exact, rounded = losses(tmp_path / "exact"), losses(tmp_path / "amp")
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, abs=0.05)
+
+
 @pytest.mark.parametrize("average", [0.0, 0.5])
 def test_a_resumed_run_gives_the_very_same_numbers(encoded, tmp_path, average):
     plan = recipe(encoded, average=average)
@@ -459,7 +467,7 @@ def test_checkpoints_come_back_and_half_precision_is_widened(tmp_path):
 
 def test_an_export_does_not_destroy_its_source(tmp_path):
     for target in ("run/best.safetensors", "slim.json"):
-        with pytest.raises(SoundspotError, match="destroyed|ends in .safetensors"):
+        with pytest.raises(SoundspotError, match="destroyed|end in .safetensors"):
             checkpoint.export(tmp_path / "run", tmp_path / target)
 
 

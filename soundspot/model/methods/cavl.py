@@ -17,8 +17,9 @@ side and whose patches are heard together; K grows by one every `grow_every` ste
 kept as a buffer. The networks are frozen encoders, so that the linear layer of the frame and two
 layers of the sound are all that is trained; frozen features are brought to unit length first, so
 that beta and the margin mean the same for every encoder. One random negative becomes the mean over
-all scenes that share no pair. Beta, the rounds, where centres start and the margin are those of the
-released code (which covers one number of sources at a time).
+all scenes that share no pair. No code of the paper itself was found; beta, the rounds, where
+centres start and the margin are those of the same authors' clustering for one source in the code of
+DSOL, where it is called DMC.
 
 Axes: b batch, k centres of the sound, m centres of the frame, n local features, d dimensions of the
 space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.
@@ -39,7 +40,7 @@ EPSILON = 1e-10  # of squared distances, whose root has no gradient at 0
 
 @dataclass(frozen=True)
 class CAVLConfig:
-    """The switches of CAVL; the defaults are those of the released code where it has them.
+    """The switches of CAVL; the defaults are those of DSOL's code where it has them.
 
     Attributes:
         c_v: Channels of the visual feature.

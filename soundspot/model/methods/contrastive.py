@@ -126,21 +126,21 @@ class Contrastive(Method):
         if self.common_sound is not None:
             heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
         if self.config.self_attention:
-            shown = side_by_side(parts, self._attends(len(parts)))
+            shown = side_by_side(parts, attention_shares(self.config.first_attends, len(parts)))
             seen = self_attended(seen, self.config.self_attention, shown)
         return similarity(heard, seen)
-
-    def _attends(self, count: int) -> list[float] | None:
-        """How much each encoder counts in the self-attention; None is the same for all."""
-        share = self.config.first_attends
-        if share is None or count == 1:
-            return None
-        return [share, *[(1 - share) / (count - 1)] * (count - 1)]
 
 
 def _as_projections(module: nn.Module) -> Projections:
     assert isinstance(module, Projections)  # a ModuleList does not say of what
     return module
+
+
+def attention_shares(first: float | None, count: int) -> list[float] | None:
+    """How much each of `count` encoders counts in a self-attention; None is the same for all."""
+    if first is None or count == 1:
+        return None
+    return [first, *[(1 - first) / (count - 1)] * (count - 1)]
 
 
 def side_by_side(

@@ -11,8 +11,8 @@ the classifier hears:
 
     L = L_c + lambda L_loc,    L_c = KL(p_a || softmax over k of mean over x of l(x) m_k(x)),
 
-with the negatives of L_loc taken in each quarter of the frame. The map is l masked by the kinds
-that are heard, l(x) sum_k p_a(k) softmax over k of 3 m_k(x), as the released test has it.
+with the negatives of L_loc taken in each quarter of the frame. The released test shows a map of
+every kind, softmax over k of 3 l(x) m_k(x); the map here is their mean under p_a, what is heard.
 
 What differs: clustering is a running k-means inside the step instead of one between epochs, so that
 both stages are one training; the step is a buffer, and stage two begins after `stage_one` of them.
@@ -50,8 +50,8 @@ class DSOLConfig:
         stage_one: Training steps before kinds are matched.
         mask: An object is where l is above this, and at its peak.
         weight: lambda, the weight of L_loc in stage two.
-        map: "objects" masks l by the kinds that are heard; "sounding" is l itself, and "cosine" the
-            cosine that l is made of.
+        map: "objects" joins the maps of the kinds that are heard; "sounding" is l itself, and
+            "cosine" the cosine that l is made of.
     """
 
     c_v: int = 512
@@ -112,7 +112,7 @@ class DSOL(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """l, masked by the kinds of objects that are heard."""
+        """The maps of all kinds of objects, weighed by how much each is heard."""
         sound = f_a.mean(dim=1)
         cosine = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
         if self.config.map == "cosine":
@@ -120,8 +120,8 @@ class DSOL(Method):
         located = (self.sharpness * cosine).sigmoid()
         if self.config.map == "sounding":
             return located
-        shares = (3 * self._object_maps(f_v)).softmax(dim=1)
-        return located * torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
+        shares = (3 * located[:, None] * self._object_maps(f_v)).softmax(dim=1)
+        return torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
 
     def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
         return F.normalize(self.visual(f_v), dim=1)

@@ -108,8 +108,8 @@ def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, 
         unlabelled = int((cls < 0).sum())
         if unlabelled:
             raise SoundspotError(
-                f"model.negatives=other_class needs the class of every pair, which {unlabelled} of "
-                f"the {len(cls)} pairs of a batch have not; use model.negatives=all"
+                f"model.negatives=other_class needs the class of every pair, but {unlabelled} of "
+                f"the {len(cls)} pairs in a batch have none; use model.negatives=all"
             )
         chosen = cls[:, None] != cls[None, :]
     if not chosen.any():

@@ -1,6 +1,7 @@
 """SSPL (paper Fig. 3): two views and one sound, predicting each other without negatives.
 
-Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), d channels in
+which sound and frame are compared, h w feature grid.
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class SSPLConfig:
         cycles: T of the PCM.
         variant: Whether g and the PCM follow the released code or the paper's text.
         visual_conv: A trained 1 x 1 convolution on the visual feature (not in the paper).
+        embedding: Channels that the convolution brings the visual feature to; 0 is as many as it
+            has.
         self_attention: Temperature of a self-attention without parameters on the visual feature,
             before the PCM (not in the paper); 0 is off.
         map_self_attention: The same, after the PCM and only when maps are made; training does
@@ -59,6 +62,7 @@ class SSPLConfig:
     cycles: Annotated[int, Range(1, 1000)] = 5
     variant: Variant = "released"
     visual_conv: bool = False
+    embedding: Annotated[int, Range(0, 2**20)] = 0
     self_attention: float = 0.0
     map_self_attention: float = 0.0
     map_centring: float = 0.0
@@ -83,10 +87,17 @@ class SSPLConfig:
         weights = self.alignment, self.self_attention, self.map_self_attention, self.map_centring
         if min(weights) < 0:
             raise ValueError("alignment, self-attention and centring must not be negative")
+        if self.embedding and not self.visual_conv:
+            raise ValueError("embedding needs visual_conv, which brings the frame there")
         if self.objective == "none" and not self.alignment:
             raise ValueError("objective=none leaves nothing to learn from: set alignment above 0")
         if self.alignment_temperature <= 0 or not 0 <= self.momentum <= 1:
             raise ValueError("alignment_temperature must be positive, momentum in 0..1")
+
+    @property
+    def width(self) -> int:
+        """Channels in which sound and frame are compared."""
+        return self.embedding or self.c_v
 
 
 class _Encoded(NamedTuple):
@@ -103,12 +114,12 @@ class _Branch(nn.Module):
         self.scaling, self.fusion = config.scaling, config.fusion
         self.self_attention = config.self_attention
         self.released = config.variant == "released"
-        self.g = AudioTransform(config.c_a, config.c_v, of_mean=not self.released)
+        self.g = AudioTransform(config.c_a, config.width, of_mean=not self.released)
         self.pcm = None
         if config.pcm:
-            self.pcm = PCM(config.c_v, config.c_a, config.cycles, config.variant)
-        self.conv = nn.Conv2d(config.c_v, config.c_v, 1) if config.visual_conv else None
-        width = config.c_v * (2 if config.fusion == "concatenation" else 1)
+            self.pcm = PCM(config.width, config.c_a, config.cycles, config.variant)
+        self.conv = nn.Conv2d(config.c_v, config.width, 1) if config.visual_conv else None
+        width = config.width * (2 if config.fusion == "concatenation" else 1)
         self.projector: nn.Module = nn.Identity()
         if config.objective != "none":
             self.projector = Projector(width, config.hidden, config.projection)
@@ -148,9 +159,9 @@ class SSPL(Method):
         self.prototypes: nn.Parameter | None = None
         if config.alignment and config.alignment_objective == "clusters":
             # Of unit length, since Adam's step is absolute: long vectors would hardly turn.
-            prototypes = F.normalize(torch.randn(config.clusters, config.c_v), dim=1)
+            prototypes = F.normalize(torch.randn(config.clusters, config.width), dim=1)
             self.prototypes = nn.Parameter(prototypes)
-        common = torch.zeros(config.c_v) if config.map_centring else None
+        common = torch.zeros(config.width) if config.map_centring else None
         self.register_buffer("common_sound", common)
         self.target: _Branch | None = None
         if config.objective == "byol":
@@ -200,10 +211,13 @@ class SSPL(Method):
         """The cross-modal term: bring together what is seen and what is heard."""
         heard, temperature = self.branch.g(f_a), self.config.alignment_temperature
         if self.prototypes is not None:
-            every = attention.every_similarity(self.prototypes, encoded.f_v)
-            seen = attention.soft_maximum(every, temperature)
-            prototypes = F.normalize(self.prototypes, dim=1)
-            return losses.swapped_prediction(seen, F.normalize(heard, dim=1) @ prototypes.T)
+            seen, known = (
+                attention.soft_maximum(
+                    attention.every_similarity(self.prototypes, feature), temperature
+                )
+                for feature in (encoded.f_v, heard[:, :, None, None])
+            )
+            return losses.swapped_prediction(seen, known)
         weights = attention.spatial_softmax(encoded.similarity, temperature)
         seen = attention.attended_sum(weights, F.normalize(encoded.f_v, dim=1))
         return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
@@ -212,11 +226,16 @@ class SSPL(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """The localisation maps S, with the PCM's T of this call if given."""
-        return self._map(self.branch.g(f_a), self.branch.visual(f_v, f_a, cycles))
+        return self._map(self.hear(f_a), self.branch.visual(f_v, f_a, cycles))
+
+    def hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b d"]:
+        """The sound as maps compare it with the frame."""
+        heard: Tensor = self.branch.g(f_a)
+        if self.common_sound is None:
+            return heard
+        return F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
 
     def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
-        if self.common_sound is not None:
-            heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
         if self.config.map_self_attention:
             f_v = attention.self_attended(f_v, self.config.map_self_attention)
         return similarity(heard, f_v)
@@ -227,7 +246,7 @@ class SSPL(Method):
         """The maps after t = 1, ..., T passes of the PCM (paper Figs. 6 and 7)."""
         if self.branch.pcm is None:
             return [self.maps(f_v, f_a)]
-        heard, pooled = self.branch.g(f_a), pooled_audio(f_a, unit=self.branch.released)
+        heard, pooled = self.hear(f_a), pooled_audio(f_a, unit=self.branch.released)
         steps = self.branch.pcm.trace(self.branch.before_pcm(f_v), pooled, cycles)
         return [self._map(heard, step.f_v) for step in steps]
 
