@@ -15,7 +15,7 @@ import yaml
 from soundspot.common.files import write_text
 from soundspot.reproduce.drawing import CURVES, draw_curves
 from soundspot.reproduce.experiments import PAPER_TESTS, find_table
-from soundspot.reproduce.results import as_table, read_results
+from soundspot.reproduce.results import as_table, not_run, read_results
 
 ROOT = Path(__file__).parents[1]
 ORDER = (
@@ -46,7 +46,7 @@ objects, whose peak is on the side of the sounding object.
 def build(results: Path, readings: Path) -> str:
     """The whole page."""
     words = yaml.safe_load(readings.read_text(encoding="utf-8"))
-    parts = [HEAD]
+    parts = [HEAD, f"## The paper's claims, here\n\n{words['claims'].strip()}\n"]
     for name in ORDER:
         path = results / f"{name}.json"
         if path.exists():
@@ -61,6 +61,7 @@ def build(results: Path, readings: Path) -> str:
 
 def _section(name, results, reading):
     table = as_table(results).markdown().replace("### ", "## ", 1)
+    table += f"\n{not_run(results)}\n" if not_run(results) else ""
     figure = f"\n![{results['title']}](figures/{name}.svg)\n" if _drawn(results) else ""
     how = (
         f"Command: `{results['command']}` (commit {results['commit']}, data "

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.common.console import result_console
-from soundspot.encoders.table import build_encoder
+from soundspot.encoders.building import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.localizer import read_model
 from soundspot.media.clips import SOUND_SAMPLES
@@ -169,12 +169,14 @@ def _method(recipe: Recipe, f_v: torch.Size, f_a: torch.Size) -> tuple[list[Part
 def find_parts(module: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The named parts of a method.
 
-    A module of soundspot.model.methods only joins parts, so its children are listed instead; every
-    other module is a part, and so is the output convolution of a PCM, which its T passes share.
+    A list, or a module of soundspot.model.methods, only joins parts, so its children are listed
+    instead; every other module is a part, and so is the output convolution of a PCM, which its T
+    passes share.
     """
     for name, child in module.named_children():
         full = f"{path}{name}"
-        if type(child).__module__.startswith("soundspot.model.methods."):
+        joins = type(child).__module__.startswith("soundspot.model.methods.")
+        if joins or isinstance(child, nn.ModuleList):
             yield from find_parts(child, f"{full}.")
             continue
         yield full, child

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from soundspot.common.files import write_text
 from soundspot.data.pair_set import PairSet
@@ -20,9 +20,14 @@ from soundspot.evaluation.report.charts import as_data_url, pair_picture
 from soundspot.inference.figures import write_picture
 
 SHOWN = 8
-SIDE = 160  # pixels of a picture
-CAPTION = 22
-INK = "black"
+SIDE = 160  # pixels of a picture, as those below
+GAP = 6
+CAPTION = 26  # the score below a picture
+HEADER = 44  # two lines of a label
+TEXT = 14
+INK, PAPER = "#1b1b1b", "white"
+
+AnyFont = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +41,21 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Pairs, and what every line makes of them; `measure` names the scores."""
+    """Pairs, and what every line makes of them.
+
+    Attributes:
+        pairs: Their media.
+        scenes: The pairs.
+        columns: One per line.
+        measure: What the scores are.
+        absent: Labels of the lines of the table that have no maps to show.
+    """
 
     pairs: PairSet
     scenes: Sequence[BenchmarkItem]
     columns: Sequence[Column]
     measure: str
+    absent: Sequence[str] = ()
 
     def chosen(self) -> list[int]:
         """The pairs to show, those with the highest mean score first."""
@@ -65,34 +79,51 @@ def write_examples(examples: Examples, results: Mapping[str, Any], folder: Path)
     return page
 
 
+def sheet_size(columns: int, rows: int) -> tuple[int, int]:
+    """Width and height of a sheet of pictures, in pixels."""
+    return GAP + (SIDE + GAP) * columns, HEADER + (SIDE + CAPTION) * rows + GAP
+
+
 def draw_sheet(examples: Examples) -> Image.Image:
-    """One pair per row: the frame with the truth, then the map of every line."""
-    labels = ["truth", *(column.label for column in examples.columns)]
+    """One pair per row: the frame with the truth, then the map of every line with its score."""
+    labels = _labels(examples)
     chosen = examples.chosen()
-    sheet = Image.new("RGB", (SIDE * len(labels), SIDE * len(chosen) + CAPTION), "white")
-    pen = ImageDraw.Draw(sheet)
-    for number, label in enumerate(labels):
-        short = label
-        while pen.textlength(short) > SIDE - 8:
-            short = short[:-2].rstrip(" .") + "."
-        pen.text((SIDE * number + 4, 5), short, fill=INK)
+    sheet = Image.new("RGB", sheet_size(len(labels), len(chosen)), PAPER)
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=TEXT)
+    lefts = [GAP + (SIDE + GAP) * number for number in range(len(labels))]
+    for left, label in zip(lefts, labels, strict=True):
+        place = left + SIDE // 2, HEADER - GAP
+        two_lines = "\n".join(fit(label, font))
+        pen.multiline_text(place, two_lines, INK, font, anchor="md", align="center", spacing=2)
     for row, i in enumerate(chosen):
-        for number, picture in enumerate(_pictures(examples, i)):
-            sheet.paste(picture, (SIDE * number, SIDE * row + CAPTION))
+        top = HEADER + (SIDE + CAPTION) * row
+        cells = zip(lefts, _pictures(examples, i), _captions(examples, i), strict=True)
+        for left, picture, caption in cells:
+            sheet.paste(picture, (left, top))
+            pen.text((left + SIDE // 2, top + SIDE + 2), caption, INK, font, anchor="ma")
     return sheet
 
 
+def fit(label: str, font: AnyFont, width: int = SIDE) -> list[str]:
+    """A label on at most two lines of a width; what does not fit is cut off with three dots."""
+    words, first = label.split(), ""
+    while words and font.getlength(f"{first} {words[0]}".strip()) <= width:
+        first = f"{first} {words.pop(0)}".strip()
+    last = kept = " ".join(words)
+    while font.getlength(last) > width:
+        kept = kept[:-1].rstrip()
+        last = f"{kept}..."
+    return [line for line in (first, last) if line]
+
+
 def html_page(examples: Examples, results: Mapping[str, Any]) -> str:
-    """The same as one self-contained page, with the score of every map."""
-    labels = ["truth", *(column.label for column in examples.columns)]
+    """The same as one self-contained page."""
+    labels = _labels(examples)
     rows = []
     for i in examples.chosen():
-        scene = examples.scenes[i]
-        scores = [float(column.scores[i]) for column in examples.columns]
-        captions = [scene.cls or "", *(f"{score:.2f}" for score in scores)]
         sources = map(as_data_url, _pictures(examples, i))
-        cells = zip(sources, labels, captions, strict=True)
-        rows.append({"id": scene.id, "mean": float(np.mean(scores)), "cells": list(cells)})
+        cells = zip(sources, labels, _captions(examples, i), strict=True)
+        rows.append({"id": examples.scenes[i].id, "cells": list(cells)})
     environment = Environment(
         loader=PackageLoader(__package__),
         autoescape=True,
@@ -102,8 +133,25 @@ def html_page(examples: Examples, results: Mapping[str, Any]) -> str:
     )
     template = environment.get_template("examples.html")
     return template.render(
-        results=results, labels=labels, rows=rows, side=SIDE, measure=examples.measure
+        results=results,
+        labels=labels,
+        rows=rows,
+        side=SIDE,
+        measure=examples.measure,
+        truth=any(scene.boxes for scene in examples.scenes),
+        absent=examples.absent,
     )
+
+
+def _labels(examples: Examples) -> list[str]:
+    return ["frame", *(column.label for column in examples.columns)]
+
+
+def _captions(examples: Examples, i: int) -> list[str]:
+    """The class and the mean score below the frame, and its score below each map."""
+    scores = [float(column.scores[i]) for column in examples.columns]
+    named = [examples.scenes[i].cls, f"mean {np.mean(scores):.2f}"]
+    return [", ".join(filter(None, named)), *(f"{score:.2f}" for score in scores)]
 
 
 def _pictures(examples: Examples, i: int) -> list[Image.Image]:

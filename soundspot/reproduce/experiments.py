@@ -4,6 +4,7 @@ A line of a table is a recipe: a base for the training set at hand (bases.yaml) 
 the line.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +84,14 @@ def find_table(name: str) -> Experiment:
 def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
     """The lines of a table that apply to a training set."""
     return [line for line in experiment.lines if line.only in (None, pairs.name)]
+
+
+def check_lines(experiment: Experiment, labels: Sequence[str]) -> None:
+    """Refuse the label of a line that the table does not have."""
+    for label in labels:
+        choose(
+            f"line of {experiment.title}", label, {line.label: line for line in experiment.lines}
+        )
 
 
 def _base(line: Line, pairs: PairSet) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from soundspot.reproduce.runs import ReproductionPlan
 
 SAME, OTHER = "same_class", "other_class"
 SPLITS = ("test", "val")
+SCORE = "likeness to the map under another sound of the same class"
 
 
 @dataclass(frozen=True)
@@ -65,22 +66,36 @@ def reproduce_likeness(plan: ReproductionPlan, say: Callable[[str], None]) -> di
     """Train what is missing, compare the maps of every run, and collect plain values for JSON."""
     experiment = experiments.find_table(plan.name)
     trials = find_trials(plan.pairs)
-    entries = []
+    entries, not_run = [], []
     for line in experiments.lines_for(experiment, plan.pairs):
-        seeds = []
+        seeds: list[dict[str, Any]] = []
         for seed in experiments.seeds_of(line, plan.pairs, plan.seeds):
             recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
             folder = runs.run_folder(plan.runs, recipe, plan.pairs)
+            if plan.for_line(line.label).no_training and not runs.is_finished(folder):
+                continue
             say(f"{line.label}, seed {seed}: {folder}")
             run = runs.train_missing(recipe, folder, say, plan.device)
             _, likeness = compare_maps(folder, plan, trials)
-            means = {name: float(np.nanmean(values)) for name, values in likeness.items()}
-            seeds.append({"seed": seed, "run": folder.name, "steps": run["steps"]} | means)
+            means = {name: _mean(values) for name, values in likeness.items()}
+            seeds.append({"seed": seed, "run": folder.name, "steps": run.steps} | means)
+        if not seeds:
+            not_run.append(line.label)
+            continue
         entry: dict[str, Any] = {"label": line.label, "guidance": line.guidance, "seeds": seeds}
         for name in (SAME, OTHER):
-            entry[name] = asdict(over_seeds([seed[name] for seed in seeds]))
+            known = [seed[name] for seed in seeds if seed[name] is not None]
+            entry[name] = asdict(over_seeds(known)) if known else None
         entries.append(entry)
-    return runs.describe(plan, experiment) | {"pairs": len(trials), "lines": entries}
+    runs.check_some(entries, plan)
+    found = {"pairs": len(trials), "lines": entries, "not_run": not_run}
+    return runs.describe(plan, experiment) | found
+
+
+def _mean(likeness: Float[np.ndarray, "n"]) -> float | None:
+    """The mean over the pairs whose maps are not flat; None if all are."""
+    known = likeness[np.isfinite(likeness)]
+    return float(known.mean()) if len(known) else None
 
 
 def compare_maps(
@@ -122,7 +137,7 @@ def likeness_examples(results: Mapping[str, Any], plan: ReproductionPlan) -> Exa
     scenes = [
         BenchmarkItem(t.pair.id, t.pair.frame, str(t.pair.audio), (), t.pair.cls) for t in trials
     ]
-    return Examples(plan.pairs, scenes, columns, "likeness of maps within a class")
+    return Examples(plan.pairs, scenes, columns, SCORE)
 
 
 def as_table(results: Mapping[str, Any]) -> Table:
@@ -130,13 +145,16 @@ def as_table(results: Mapping[str, Any]) -> Table:
     header = ("", "steps", "seeds", "same class", "another class", "difference")
     body = []
     for line in results["lines"]:
-        same, other = line[SAME]["mean"], line[OTHER]["mean"]
-        likeness = (f"{value:.3f}" for value in (same, other, same - other))
+        if line[SAME] is None or line[OTHER] is None:
+            likeness = ["–"] * 3
+        else:
+            same, other = line[SAME]["mean"], line[OTHER]["mean"]
+            likeness = [f"{value:.3f}" for value in (same, other, same - other)]
         steps = f"{line['seeds'][0]['steps']:,}"
         body.append((line["label"], steps, str(len(line["seeds"])), *likeness))
     note = (
-        f"{results['note']} No boxes here: the likeness (correlation) of a frame's map under its "
-        "own sound to its map under another sound of the same class, and under a sound of another "
-        f"class; {results['pairs']:,} held-out pairs."
+        f"{results['note']} There are no boxes: the numbers are the likeness (correlation) of a "
+        "frame's map under its own sound to its map under another sound of the same class, and "
+        f"under a sound of another class; {results['pairs']:,} held-out pairs."
     )
     return Table(f"{results['title']} ({results['data']})", note, header, tuple(body))

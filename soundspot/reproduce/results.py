@@ -14,28 +14,31 @@ import numpy as np
 from soundspot.common.console import result_console
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.predictions import open_cache, open_model, saliency_maps
-from soundspot.evaluation.protocols import score
+from soundspot.evaluation.predictions import Features, open_cache, open_model, saliency_maps
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.trivial import ORACLE
 from soundspot.features.spec import FeatureSpec
-from soundspot.reproduce import experiments, likeness, runs
+from soundspot.model.checkpoint import build_method
+from soundspot.reproduce import experiments, gather, likeness, records, runs
 from soundspot.reproduce.complexity import gflops
-from soundspot.reproduce.drawing import draw_curves
-from soundspot.reproduce.examples import Column, Examples, write_examples
 from soundspot.reproduce.experiments import Experiment, Line
+from soundspot.reproduce.figures import draw_figure
+from soundspot.reproduce.gather import ScoredRun, records_of, take_run
+from soundspot.reproduce.records import Asked, TestedOn
 from soundspot.reproduce.runs import (
     ReproductionPlan,
+    RunResult,
     RunScores,
-    TestSet,
     coverage,
     features_of,
     scenes_of,
 )
 from soundspot.training.data import check_batch
+from soundspot.training.recipe import Recipe
 
 QUOTED = {"published": "paper", "original": "original"}
 
@@ -48,8 +51,9 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
         out: Folder for the files.
         say: Receives progress messages.
     """
-    if out.exists() and not out.is_dir():
-        raise SoundspotError(f"expected a folder for the tables, but {out} is a file")
+    for folder, content in ((out, "tables"), (records_of(plan), "records")):
+        if folder.exists() and not folder.is_dir():
+            raise SoundspotError(f"expected a folder for the {content}, but {folder} is a file")
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
     if plan.test_set.benchmarks:
@@ -61,31 +65,13 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"{plan.name}.json"
     write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
-    write_text(out / f"{plan.name}.md", table.markdown())
-    figure = _draw_figure(results, plan, out)
+    missing = not_run(results)
+    write_text(out / f"{plan.name}.md", table.markdown() + (f"\n{missing}\n" if missing else ""))
+    figure = draw_figure(results, plan, out, say)
     result_console().print(table.rich())
+    if missing:
+        say(missing)
     say(f"written: {place}" + (f", {figure}" if figure else ""))
-
-
-def _draw_figure(results: Mapping[str, Any], plan: ReproductionPlan, out: Path) -> Path | None:
-    """Draw the figure of a table; None if it has none or matplotlib is missing."""
-    if results["figure"] is None:
-        return None
-    if results["figure"] != "examples":
-        return draw_curves(results, out / f"{results['table']}.svg")
-    whose = _examples if plan.test_set.benchmarks else likeness.likeness_examples
-    return write_examples(whose(results, plan), results, out)
-
-
-def _examples(results: Mapping[str, Any], plan: ReproductionPlan) -> Examples:
-    """The maps of the first seed of every line on the test set, with their cIoU."""
-    scenes, truths = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
-    columns = []
-    for line in results["lines"]:
-        model = open_model(plan.runs / line["seeds"][0]["run"], plan.device)
-        maps = runs.maps_of(model, plan.test_set, scenes, line["guidance"])
-        columns.append(Column(line["label"], maps, score(maps, truths)[rows.MAIN]))
-    return Examples(plan.test_set.pairs, scenes, columns, "cIoU")
 
 
 def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
@@ -96,17 +82,28 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
     for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
         scenes_of(benchmark, plan.test_set)
     if (part := coverage(plan.test_set)) is not None:
-        say(f"only a part of the test set is here: {part}")
+        say(f"only part of the test set is available: {part}")
     for line in lines:
-        check_batch(plan.pairs, experiments.recipe_of(line, plan.pairs, 0, plan.quick).train.batch)
-    entries = []
+        recipe = experiments.recipe_of(line, plan.pairs, 0, plan.quick)
+        check_batch(plan.pairs, recipe.train.batch, advice="give a larger set with --data")
+    tested_on = records.identify(plan.test_set, part)
+    entries, missing, taken = [], [], list[ScoredRun]()
     for number, line in enumerate(lines, 1):
-        entry, folder = _reproduce_line(plan, experiment, line, f"[{number}/{len(lines)}]", say)
+        place = f"[{number}/{len(lines)}] {line.label}"
+        seeds = _take_seeds(plan, experiment, line, tested_on, place, say)
+        if not seeds:
+            missing.append(line.label)
+            continue
+        taken += seeds.values()
+        entry = _line_entry(line, seeds, experiment)
         for name, quoted in (("published", line.published), ("original", line.original)):
             if quoted and key in quoted:
                 entry[name] = dict(zip(("ciou", "auc"), quoted[key], strict=True))
         entries.append(entry)
-    trivial = _trivial_entries(plan.test_set, folder)
+    runs.check_some(entries, plan)
+    if recorded := sum(run.recorded for run in taken):
+        say(f"{recorded} of {len(taken)} runs were taken from their records in {records_of(plan)}")
+    trivial = _trivial_entries(plan, tested_on, taken, say)
     if experiment.bench:
         _add_mean_ranks([*entries, *trivial])
     return runs.describe(plan, experiment) | {
@@ -114,53 +111,48 @@ def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[
         "protocol": rows.MAIN,
         "coverage": part,
         "lines": entries,
+        "not_run": missing,
         "trivial": trivial,
     }
 
 
-def _reproduce_line(
+def _take_seeds(
     plan: ReproductionPlan,
     experiment: Experiment,
     line: Line,
+    tested_on: TestedOn,
     place: str,
     say: Callable[[str], None],
-) -> tuple[dict[str, Any], Path]:
-    """Train and test all seeds of a line: its entry, and the folder of its last run."""
-    scored, seeds = [], []
+) -> dict[int, ScoredRun]:
+    """The runs of a line by seed."""
+    found = {}
+    plan = plan.for_line(line.label)
     for seed in experiments.seeds_of(line, plan.pairs, plan.seeds):
+        asked = Asked(
+            guidance=line.guidance,
+            passes=experiment.figure == "iterations",
+            bench=experiment.bench,
+            inverted=experiment.figure == "steps",
+            maps=experiment.figure == "examples" and seed == 0,
+        )
         recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
-        folder = runs.run_folder(plan.runs, recipe, plan.pairs)
-        say(f"{place} {line.label}, seed {seed}: {folder}")
-        run = runs.train_missing(recipe, folder, say, plan.device)
-        passes = experiment.figure == "iterations"
-        steps = experiment.figure == "steps"
-        options = line.guidance, passes, experiment.bench, plan.device, steps
-        scored.append(runs.score_run(folder, plan.test_set, *options))
-        seeds.append(_seed_entry(seed, folder, run, scored[-1]))
-        if steps:
-            seeds[-1]["validations"] = _validations(run)
-    entry = _line_entry(line, scored, seeds, experiment)
-    entry["recipe"] = run["recipe"]
-    if experiment.gflops:
-        entry["gflops"] = gflops(recipe)
-    if experiment.bench:
-        entry |= _bench_entry(scored, folder)
-    return entry, folder
+        run = take_run(plan, recipe, tested_on, asked, say, f"{place}, seed {seed}")
+        if run is not None:
+            found[seed] = run
+    return found
 
 
-def _seed_entry(
-    seed: int, folder: Path, run: Mapping[str, Any], scores: RunScores
-) -> dict[str, Any]:
-    epochs = run["epochs"]
-    chosen = [line for line in epochs if line["best"]][-1]
+def _seed_entry(seed: int, scored: ScoredRun) -> dict[str, Any]:
+    run, scores = scored.result, scored.scores
+    chosen = [line for line in run.epochs if line["best"]][-1]
     return {
         "seed": seed,
-        "run": folder.name,
-        "commit": run["provenance"]["commit"],
-        "step": run["best_step"],
-        "steps": run["steps"],
-        "z_std": [round(epoch["train_z_std"], 3) for epoch in epochs if "train_z_std" in epoch],
-        "seconds": round(sum(epoch["seconds"] for epoch in epochs)),
+        "run": scored.folder.name,
+        "commit": run.provenance["commit"],
+        "step": run.best_step,
+        "steps": run.steps,
+        "z_std": [round(line["train_z_std"], 3) for line in run.epochs if "train_z_std" in line],
+        "seconds": round(sum(line["seconds"] for line in run.epochs)),
         "val": {k.removeprefix("val_"): v for k, v in chosen.items() if k.startswith("val_")},
         "ciou": ciou_at(scores.ciou),
         "auc": auc(scores.ciou),
@@ -168,20 +160,23 @@ def _seed_entry(
     }
 
 
-def _validations(run: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _validations(run: RunResult) -> dict[str, list[Any]]:
     """What a run logged at each validation, by name."""
     names = {"step": "step", "train_z_std": "z_std"}
     names |= {f"val_{name}": name for name in ("ciou", "auc", "duets")}
-    log = run["epochs"]
     return {
-        name: [round(line[key], 4) for line in log] for key, name in names.items() if key in log[0]
+        name: [round(line[key], 4) for line in run.epochs]
+        for key, name in names.items()
+        if all(key in line for line in run.epochs)
     }
 
 
 def _line_entry(
-    line: Line, scored: Sequence[RunScores], seeds: Sequence[dict[str, Any]], experiment: Experiment
+    line: Line, by_seed: Mapping[int, ScoredRun], experiment: Experiment
 ) -> dict[str, Any]:
     """A line over its seeds; the interval is over pairs, each averaged over the seeds."""
+    seeds = [_seed_entry(seed, run) for seed, run in by_seed.items()]
+    scored = [run.scores for run in by_seed.values()]
     success = np.mean([scores.ciou >= 0.5 for scores in scored], axis=0)
     entry: dict[str, Any] = {
         "label": line.label,
@@ -198,7 +193,9 @@ def _line_entry(
     if experiment.figure == "success":
         curves = [success_curve(scores.ciou) for scores in scored]
         entry["curve"] = {"x": THRESHOLDS.tolist(), "y": np.mean(curves, axis=0).tolist()}
-    if scored[0].inverted is not None:
+    if experiment.figure == "steps":
+        for seed, run in zip(seeds, by_seed.values(), strict=True):
+            seed["validations"] = _validations(run.result)
         upside_down = [ciou_at(s.inverted) for s in scored if s.inverted is not None]
         entry["inverted"] = asdict(over_seeds(upside_down))
     if experiment.figure == "iterations":
@@ -208,13 +205,19 @@ def _line_entry(
             "ciou": [float(np.mean([ciou_at(s.by_cycle[t]) for s in scored])) for t in passes],
             "auc": [float(np.mean([auc(s.by_cycle[t]) for s in scored])) for t in passes],
         }
-    entry["seeds"] = list(seeds)
+    entry["seeds"] = seeds
+    last = list(by_seed.values())[-1]
+    entry["recipe"] = last.result.recipe
+    if experiment.gflops:
+        entry["gflops"] = gflops(last.recipe)
+    if experiment.bench:
+        entry |= _bench_entry(scored, last.recipe)
     return entry
 
 
-def _bench_entry(scored: Sequence[RunScores], folder: Path) -> dict[str, Any]:
+def _bench_entry(scored: Sequence[RunScores], recipe: Recipe) -> dict[str, Any]:
     """What a comparison of methods says of a line beyond the paper's measures."""
-    method = open_model(folder).method
+    method = build_method(recipe.method, recipe.model)
     used = [p for name, p in method.named_parameters() if not name.startswith(method.training_only)]
     f1 = [scores.no_source_f1 for scores in scored if scores.no_source_f1 is not None]
     return {
@@ -246,23 +249,44 @@ def _add_mean_ranks(entries: Sequence[dict[str, Any]]) -> None:
         entry["mean_rank"] = float(ranks.mean())
 
 
-def _trivial_entries(test_set: TestSet, run: Path) -> list[dict[str, Any]]:
+def _trivial_entries(
+    plan: ReproductionPlan,
+    tested_on: TestedOn,
+    taken: Sequence[ScoredRun],
+    say: Callable[[str], None],
+) -> list[dict[str, Any]]:
     """How the trivial baselines do on the test set, for comparison.
 
-    The image saliency is of the default encoder, or of a run's if its features are not on disk.
+    The image saliency is of the default encoder or, if its features are not on disk, as recorded,
+    or of a run's encoder.
     """
-    scenes, truths = scenes_of(test_set.benchmarks[0], test_set)
+    scenes, truths = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
     frames = [scene.frame for scene in scenes]
-    cache = open_cache(test_set.pairs, FeatureSpec(), frames)
-    seen = cache or features_of(open_model(run), test_set, scenes)[0]
+    seen: Features | None = open_cache(plan.test_set.pairs, FeatureSpec(), frames)
+    if seen is None and (known := gather.read_baselines(plan, tested_on)) is not None:
+        return known
+    finished = [run.folder for run in taken if runs.is_finished(run.folder)]
+    if seen is None and finished:
+        seen = features_of(open_model(finished[-1]), plan.test_set, scenes)[0]
+    if seen is None:
+        say("image saliency is left out: there are no features, runs or records to take it from")
+    salient = None if seen is None else saliency_maps(seen, frames)
     entries = []
-    for baseline in rows.baselines(truths, saliency_maps(seen, frames)):
+    for baseline in rows.baselines(truths, salient):
         scores = baseline.scores[rows.MAIN]
         interval = bootstrap((scores >= 0.5).astype(np.float64))
         numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
         protocols = _protocol_means([baseline.scores])
         entries.append({"label": baseline.name, **numbers, "protocols": protocols})
+    if seen is not None:
+        gather.write_baselines(plan, tested_on, entries)
     return entries
+
+
+def not_run(results: Mapping[str, Any]) -> str:
+    """A sentence that names the lines without a run; empty if there are none."""
+    missing = results.get("not_run", ())
+    return f"Not run: {'; '.join(missing)}." if missing else ""
 
 
 def as_table(results: Mapping[str, Any]) -> Table:
@@ -327,8 +351,8 @@ def _interval(line: Mapping[str, Any]) -> str:
 def read_results(path: Path) -> dict[str, Any]:
     """Read results that `soundspot reproduce` wrote."""
     try:
-        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        results: dict[str, Any] = dict(parse_json(read_bytes(path)))
+    except (OSError, ValueError, TypeError) as error:
         raise SoundspotError(f"{path} was not written by `soundspot reproduce`") from error
     if results.get("format") != runs.FORMAT:
         raise SoundspotError(f"{path} has format {results.get('format')}, expected {runs.FORMAT}")

@@ -12,7 +12,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from soundspot.common.config import from_dict, non_defaults
+from soundspot.common.config import from_dict, non_defaults, read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
@@ -87,6 +87,9 @@ class ReproductionPlan:
         quick: Fewer epochs; one seed unless more are asked for.
         runs: Folder of all runs.
         device: Where to compute, as `soundspot.load` takes it.
+        records: Folder of the records of runs; None: `records` in that of the runs.
+        no_training: Leave out the runs that are neither finished nor recorded.
+        lines: Labels of the lines that may be trained; none: all of them.
     """
 
     name: str
@@ -96,6 +99,34 @@ class ReproductionPlan:
     quick: bool
     runs: Path
     device: str = AUTO
+    records: Path | None = None
+    no_training: bool = False
+    lines: tuple[str, ...] = ()
+
+    def for_line(self, label: str) -> "ReproductionPlan":
+        """The plan for one line, which is not trained if others were asked for."""
+        wanted = not self.lines or label in self.lines
+        return self if wanted else replace(self, no_training=True)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What tables need of a run's result.json; `epochs` is its log."""
+
+    provenance: dict[str, Any]
+    recipe: dict[str, Any]
+    steps: int
+    best_step: int
+    epochs: tuple[dict[str, Any], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a log without what tables read in it."""
+        numbers = all(isinstance(v, (int, float)) for line in self.epochs for v in line.values())
+        whole = all({"step", "seconds", "best"} <= set(line) for line in self.epochs)
+        if not (numbers and whole and any(line["best"] for line in self.epochs)):
+            raise ValueError("expected numbers, and a best step, in `epochs`")
+        if not {"commit", "data_fingerprint"} <= set(self.provenance):
+            raise ValueError("expected `commit` and `data_fingerprint` in `provenance`")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,12 +207,26 @@ def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
     return root / f"{recipe.method}-{digest[:10]}"
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether a run was trained to its end."""
+    return (folder / RESULT).exists()
+
+
+def check_some(entries: Sequence[object], plan: ReproductionPlan) -> None:
+    """Refuse a table without lines, which only a plan without training can have."""
+    if not entries:
+        raise SoundspotError(
+            f"no line of {plan.name} has a finished run in {plan.runs} or a record: leave out "
+            "--no-training to train them"
+        )
+
+
 def train_missing(
     recipe: Recipe, folder: Path, say: Callable[[str], None], device: str = AUTO
-) -> dict[str, Any]:
-    """Train a recipe unless its run is complete, and return its result.json."""
+) -> RunResult:
+    """Train a recipe unless its run is complete, and return its result."""
     result = folder / RESULT
-    if not result.exists():
+    if not is_finished(folder):
         pairs = PairSet.open(recipe.pairs)
         try:
             open_encoded(pairs, recipe.features)
@@ -189,11 +234,11 @@ def train_missing(
             log.info("%s", error)
             encode_with_bar(pairs, recipe.features, say, device=device)
         train(recipe, folder, validate, training_curves, device=device)
-    try:
-        content: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SoundspotError(f"{result} is damaged; delete {folder} to train it again") from error
-    return content
+    return read_typed(result, RunResult, f"delete {folder} to train it again", _used)
+
+
+def _used(result: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: result[field.name] for field in fields(RunResult)}
 
 
 def score_run(

@@ -1,8 +1,9 @@
 import numpy as np
+from PIL import ImageFont
 
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.reproduce import examples
-from soundspot.reproduce.examples import CAPTION, SIDE, Column, Examples, choose_pairs
+from soundspot.reproduce.examples import SIDE, Column, Examples, choose_pairs, fit, sheet_size
 
 
 def test_pairs_stand_at_quantiles_of_the_mean_score():
@@ -30,10 +31,22 @@ def test_the_page_and_the_picture_show_every_line(tiny_pairs, tmp_path):
         "commit": "abc",
         "data_fingerprint": "123",
     }
-    shown = Examples(tiny_pairs, scenes, columns, "cIoU")
+    shown = Examples(tiny_pairs, scenes, columns, "cIoU", absent=("a third",))
     page = examples.write_examples(shown, head, tmp_path).read_text()
     assert (tmp_path / "mine.png").exists()
     assert page.count("data:image/jpeg") == 3 * 5
-    assert "a &lt;second&gt; line" in page and "<th>0.60</th>" in page  # the mean of 0.8 and 0.4
+    assert "a &lt;second&gt; line" in page
+    assert ">high, mean 0.60</th>" in page  # of 0.8 and 0.4
+    assert "no trained run was found: a third." in page
     assert page.index("val-4") < page.index("val-0")  # the best first
-    assert examples.draw_sheet(shown).size == (3 * SIDE, 5 * SIDE + CAPTION)
+    assert examples.draw_sheet(shown).size == sheet_size(columns=3, rows=5)
+
+
+def test_labels_take_at_most_two_lines():
+    font = ImageFont.load_default(size=14)
+    assert fit("SSPL (w/ PCM)", font) == ["SSPL (w/ PCM)"]
+    assert fit("contrastive + object guidance", font) == ["contrastive + object", "guidance"]
+    first, second = fit("a line whose name is much too long to be written on two lines", font)
+    assert first == "a line whose name is" and second.endswith("...")
+    (only,) = fit("W" * 40, font)
+    assert only.endswith("W...") and all(font.getlength(x) <= SIDE for x in (first, second, only))

@@ -14,8 +14,9 @@ from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, results, runs
-from soundspot.reproduce.examples import CAPTION, SIDE
+from soundspot.reproduce.examples import sheet_size
 from soundspot.reproduce.experiments import Line
+from soundspot.reproduce.gather import RECORDS, records_of
 
 BASES = {
     "tiny": {
@@ -174,8 +175,14 @@ def test_ranks_by_hand():
     assert [line.get("mean_rank") for line in lines] == [1.25, 2.0, 2.75, None]
 
 
+def forget_records(whole):
+    """So that the folders of the runs are needed."""
+    shutil.rmtree(records_of(whole))
+
+
 def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
     first = results.reproduce_table(plan(pairs), lambda line: None)
+    forget_records(plan(pairs))
 
     def refuse(*arguments):
         raise AssertionError("trained again")
@@ -188,7 +195,10 @@ def test_a_second_call_trains_nothing(pairs, tables, monkeypatch):
 def test_tables_share_their_runs(pairs, tables, tmp_path):
     for name in ("plain", "success"):
         results.reproduce_table(plan(pairs, tmp_path / "runs", name), lambda line: None)
-    assert len(list((tmp_path / "runs").iterdir())) == 2
+    folders = {path.name for path in (tmp_path / "runs").iterdir()} - {RECORDS}
+    assert len(folders) == 2
+    known = {path.stem for path in (tmp_path / "runs" / RECORDS).glob("*.json")}
+    assert known - folders == {name for name in known if name.startswith("trivial-")}
 
 
 def test_a_run_that_was_cut_short_is_taken_up_again(pairs, tables, tmp_path):
@@ -197,6 +207,7 @@ def test_a_run_that_was_cut_short_is_taken_up_again(pairs, tables, tmp_path):
     folder = next((tmp_path / "runs").glob("sspl-*"))
     before = json.loads((folder / "result.json").read_text())["epochs"]
     (folder / "result.json").unlink()
+    forget_records(whole)
     results.reproduce_table(whole, lambda line: None)
     after = json.loads((folder / "result.json").read_text())["epochs"]
     assert after == before
@@ -270,7 +281,7 @@ def test_figures_are_drawn(pairs, tables, tmp_path, name):
         assert "</svg>" in (tmp_path / "out" / f"{name}.svg").read_text()
     else:
         sheet = Image.open(tmp_path / "out" / "examples.png")
-        assert sheet.size == (3 * SIDE, 5 * SIDE + CAPTION)  # truth and two lines, all five pairs
+        assert sheet.size == sheet_size(columns=3, rows=5)  # frame and two lines, all five pairs
 
 
 def test_scores_are_those_of_the_evaluation(pairs, tables):
@@ -319,7 +330,7 @@ def test_a_batch_larger_than_the_set_is_refused_before_encoding(pairs, tables, t
     for table in tables.glob("*.yaml"):
         table.write_text(table.read_text().replace("batch: 4", "batch: 400"))
     said = []
-    with pytest.raises(SoundspotError, match="fewer than one batch of 400"):
+    with pytest.raises(SoundspotError, match="fewer than one batch of 400; give a larger set"):
         results.reproduce_table(plan(pairs, tmp_path / "new"), said.append)
     assert not (tmp_path / "new").exists() and not any("views" in line for line in said)
 
@@ -327,6 +338,16 @@ def test_a_batch_larger_than_the_set_is_refused_before_encoding(pairs, tables, t
 def test_a_damaged_result_is_named(pairs, tables, tmp_path):
     whole = plan(pairs, tmp_path / "runs")
     results.reproduce_table(whole, lambda line: None)
-    next((tmp_path / "runs").glob("sspl-*/result.json")).write_text("{")
-    with pytest.raises(SoundspotError, match="result.json is damaged"):
-        results.reproduce_table(whole, lambda line: None)
+    forget_records(whole)
+    path = next((tmp_path / "runs").glob("sspl-*/result.json"))
+    for damage in ("{", "[]", "{}", '{"epochs": []}', "[" * 9999):
+        path.write_text(damage)
+        with pytest.raises(SoundspotError, match="result.json is damaged.*to train it again"):
+            results.reproduce_table(whole, lambda line: None)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "7", "{}", "[" * 99_999])
+def test_results_of_others_are_refused(tmp_path, text):
+    (tmp_path / "fusion.json").write_text(text)
+    with pytest.raises(SoundspotError, match="fusion.json (was not written by|has format None)"):
+        results.read_results(tmp_path / "fusion.json")

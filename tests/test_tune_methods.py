@@ -1,0 +1,125 @@
+"""benchmarks/tune_methods.py: the same budget for every method, on validation data alone."""
+
+import dataclasses
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from soundspot.data.pair_set import PairSet
+from soundspot.features.cache import cache_folder
+from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
+from soundspot.reproduce import experiments
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "tune_methods.py"
+SMALL = {"features": {"pretrained": False, "views": 2}}
+SMALL["train"] = {"steps": 300, "validate_every": 50, "batch": 4, "lr": 5e-4, "lr_heads": 2e-3}
+MODEL = {"projection": 7, "hidden": 13}
+BASES = {"tiny": {"sspl": {"method": "sspl", "model": MODEL, **SMALL}}}
+BASES["tiny"]["rival"] = {"method": "contrastive", **SMALL}
+LINES = [
+    {"label": "SSPL"},
+    {"label": "guided", "guidance": 0.25},
+    {"label": "FNAC", "base": "rival", "settings": ["method=fnac", "model.warmup=100"]},
+]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("tune_methods", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
+    main = {"title": "Methods", "note": "A note.", "lines": LINES}
+    (folder / "main.yaml").write_text(yaml.safe_dump(main))
+    monkeypatch.setattr(experiments, "TABLES", folder)
+
+
+def test_every_trained_line_of_main_gets_the_same_trials(script, tiny_pairs):
+    pairs = dataclasses.replace(tiny_pairs, name="escvoc")
+    trials = script.make_trials(pairs, script.Budget())
+    by_line = {}
+    for trial in trials:
+        by_line.setdefault(trial.label, []).append(trial)
+    assert {len(found) for found in by_line.values()} == {len(script.RATES)}
+    untrained = {"contrastive + object guidance"}  # trained as the line above it
+    assert set(by_line) == {line.label for line in experiments.find_table("main").lines} - untrained
+    for found in by_line.values():
+        assert [trial.recipe.train.lr for trial in found] == [2e-4, 5e-4, 2e-3]
+    spent = {
+        (t.recipe.train.steps, t.recipe.train.batch, t.recipe.train.average, t.recipe.train.amp)
+        for t in trials
+    }
+    assert spent == {(80, 64, 0.9, True)}
+    shortened = {trial.label: trial.shortened for trial in trials if trial.shortened}
+    assert shortened == {
+        "CAVL": {"grow_every": (100, 27)},
+        "MSSL": {"stage_one": (100, 27)},
+        "DSOL": {"stage_one": (150, 40)},
+        "FNAC": {"warmup": (100, 27)},
+    }
+    sspl = by_line["SSPL (w/o PCM)"][0].recipe.train
+    assert sspl.lr_heads == pytest.approx(4 * sspl.lr)  # 2e-3 and 5e-4 in the table
+
+
+def test_trials_are_shared_and_skipped(script, tiny_pairs, tables, tmp_path, capsys):
+    root = tmp_path / "pairs"  # without a test split: reading one would fail
+    shutil.copytree(tiny_pairs.root, root)
+    pairs = PairSet.open(root)
+    spec = FeatureSpec(pretrained=False, views=2)
+    encode(pairs, cache_folder(pairs, spec), spec)
+    out = tmp_path / "out" / "tuning.jsonl"
+    basic = [str(root), "-o", str(out), "--runs", str(tmp_path / "runs"), "--steps", "2"]
+    basic += ["--batch", "4"]
+    script.main([*basic, "--shard", "0/2"])
+    first = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["line"], row["lr"]) for row in first] == [
+        ("SSPL", 2e-4),
+        ("SSPL", 2e-3),
+        ("FNAC", 5e-4),
+    ]
+    row = first[0]
+    assert set(row["val"]) == {"ciou", "auc", "duets"}
+    assert row["settings"]["lr_heads"] == pytest.approx(8e-4)
+    assert row["settings"]["model"] == MODEL
+    assert row["data_fingerprint"] == pairs.fingerprint()[:16]
+    assert {"command", "commit", "seed", "seconds", "steps", "best_step"} <= set(row)
+    assert first[2]["shortened"] == {"warmup": [100, 1]}
+    assert not any((tmp_path / "runs").iterdir())
+
+    script.main([*basic, "--method", "sspl"])
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["line"], row["lr"]) for row in rows[3:]] == [("SSPL", 5e-4)]
+    shown = capsys.readouterr()
+    assert shown.err.count("finished before") == 2
+    assert "3 of 3" in shown.out and "FNAC" not in shown.out.split("3 of 3")[1]
+    with pytest.raises(SystemExit, match="fnac"):
+        script.main([*basic, "--method", "fnak"])
+
+
+def test_a_diverged_trial_is_recorded_and_never_chosen(script, tiny_pairs, tables, monkeypatch):
+    good, bad, *_ = script.make_trials(tiny_pairs, script.Budget())
+
+    def diverge(*arguments):
+        raise script.SoundspotError("the loss is nan in step 3; lower train.lr")
+
+    monkeypatch.setattr(script, "train", diverge)
+    failed = script.run_trial(bad, Path("nowhere"))
+    assert failed["val"] is None
+    rows = [
+        bad.describe() | failed | {"data_fingerprint": "f"},
+        good.describe() | {"val": {"ciou": 0.0, "auc": 0.0, "duets": 0.0}, "data_fingerprint": "f"},
+    ]
+    assert max(rows, key=script.mean_score)["lr"] == 2e-4
+    assert script.summarise([good, bad], "f", rows).row_count == 1
