@@ -1,9 +1,9 @@
-"""The first map of a photograph and a sound from the shell: CPU seconds, before and after.
+"""The first map of a photograph and a sound from the shell, before and after: CPU and wall seconds.
 
     python benchmarks/startup.py --before OTHER_CHECKOUT [-o results/startup.json]
 
-Both checkouts run the same command in turns, and each counts by the CPU time of its fastest round.
-Beside them: what it takes to import torch alone, which no change of ours can save.
+Both checkouts run the same command in turns, and each counts by its fastest round. Beside them: a
+process that does nothing but import torch, which includes Python's cleaning up at its end.
 """
 
 import argparse
@@ -13,26 +13,39 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 from soundspot.encoders import weights
 
 ROUNDS = 3
 
 
-def cpu_seconds(command: list[str], checkout: Path) -> float:
-    """CPU seconds of one run of a command with that checkout's soundspot."""
+class Took(NamedTuple):
+    """Seconds of one run, or of the fastest."""
+
+    cpu: float
+    wall: float
+
+
+def time_run(command: list[str], checkout: Path) -> Took:
+    """Seconds of one run of a command with that checkout's soundspot."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    # Elsewhere: `python -m` would take the soundspot of the current folder before the checkout's.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        subprocess.run(command, env=environment, check=True, capture_output=True, cwd=elsewhere)
+    wall = time.perf_counter() - start
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall)
 
 
-def measure(before: Path, after: Path) -> dict[str, float]:
-    """Seconds of both, and their ratio with and without the import of torch."""
+def measure(before: Path, after: Path) -> dict[str, object]:
+    """Seconds of both, and their ratios."""
     photo, bark = (str(weights.media(f"demo-dog-{what}")) for what in ("photo", "bark"))
-    best: dict[str, float] = {}
+    best: dict[str, Took] = {}
+    load = [round(os.getloadavg()[0], 1)]
     with tempfile.TemporaryDirectory() as folder:
         picture = ["--model", "soundspot-v1", "-o", str(Path(folder) / "where.png")]
         localize = [sys.executable, "-m", "soundspot", "localize", photo, "--audio", bark, *picture]
@@ -43,13 +56,16 @@ def measure(before: Path, after: Path) -> dict[str, float]:
                 ("after", localize, after),
                 ("import torch", torch, after),
             ):
-                took = cpu_seconds(command, checkout)
-                best[name] = min(took, best.get(name, took))
-    own = {name: best[name] - best["import torch"] for name in ("before", "after")}
+                took = time_run(command, checkout)
+                old = best.get(name, took)
+                best[name] = Took(min(took.cpu, old.cpu), min(took.wall, old.wall))
+    was, now = best["before"], best["after"]
     return {
-        **{f"{name}: s": round(value, 2) for name, value in best.items()},
-        "after / before": round(best["after"] / best["before"], 2),
-        "after / before, without torch": round(own["after"] / own["before"], 2),
+        **{f"{name}: CPU s": round(took.cpu, 2) for name, took in best.items()},
+        **{f"{name}: wall s": round(took.wall, 2) for name, took in best.items()},
+        "after / before, CPU": round(now.cpu / was.cpu, 2),
+        "after / before, wall": round(now.wall / was.wall, 2),
+        "load of the machine before and after": [*load, round(os.getloadavg()[0], 1)],
     }
 
 

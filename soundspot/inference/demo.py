@@ -53,7 +53,7 @@ def run_demo(folder: Path, say: Callable[[str], None], device: str = "auto") -> 
         f"The same with another sound: {folder / 'demo-two-sounds.png'}",
         f"Photo and bark as a video:   {folder / 'demo-video.png'}  (of {video})",
         "",
-        "Next, try your own:",
+        "Next, try your own files:",
         f"    {program} localize clip.mp4 -o where.png",
         f"    {program} localize clip.mp4 -o where.mp4",
         f"    {program} localize photo.jpg --audio sound.wav -o where.png",

@@ -19,24 +19,25 @@ from torch.nn import functional as F
 from soundspot.common.arrays import min_max
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
+from soundspot.inference.heat_layer import (
+    COLOUR_KEPT,
+    LUMA_KEPT,
+    Heat,
+    colours,
+    heat_layer,
+    thickness,
+)
 from soundspot.inference.outputs import PICTURE_FORMATS, check_picture
-from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox
+from soundspot.inference.regions import PixelBox
 from soundspot.media.decoding import Picture, Waveform
 
 Colour = tuple[int, int, int]
-Heat = Float32[np.ndarray, "height width"]  # 0..1
 Page = UInt8[np.ndarray, "page_height page_width 3"]
 
-HEAT_OPACITY = 0.75
 LUMA = (0.299, 0.587, 0.114)
-# The frame is muted, half way to grey and darker, so that its colours are not mistaken for heat:
-# 0.4 of a channel and 0.35 of the luma, as rows of a matrix for Pillow.
-MUTED = tuple(np.c_[0.4 * np.eye(3) + 0.35 * np.array(LUMA), np.zeros(3)].ravel().tolist())
-# Dark violet through red to pale yellow: equal steps of value look like equal steps of lightness.
-ANCHORS = (
-    (0, 0, 4), (31, 12, 72), (85, 15, 109), (136, 34, 106), (186, 54, 85),
-    (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
-)  # fmt: skip
+# How the frame is muted, as rows of a matrix for Pillow.
+_MIX = COLOUR_KEPT * np.eye(3) + (LUMA_KEPT - COLOUR_KEPT) * np.array(LUMA)
+MUTED = tuple(np.c_[_MIX, np.zeros(3)].ravel().tolist())
 
 WHITE: Colour = (255, 255, 255)
 INK: Colour = (32, 36, 44)
@@ -51,22 +52,9 @@ PANEL_WIDTH, PANEL_HEIGHT = 480, 400
 LOWEST, SOUND_WIDTH = 300, 360  # a wide frame still leaves room for the sound beside it
 HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
 SHORTEST = logmel.SAMPLE_RATE // 10  # samples of a sound that can be drawn
+STAMP = 26  # pixels of the warning on a map
 LINE = 20  # from one line of a caption to the next
 WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
-
-
-def colours(values: Float32[np.ndarray, "height width"]) -> Picture:
-    """Colour values of 0..1, dark to light; values outside take the colour of the nearest end."""
-    table = _colour_table()
-    steps = len(table) - 1
-    return table[np.clip(values * steps + 0.5, 0, steps).astype(np.intp)]
-
-
-@lru_cache
-def _colour_table() -> UInt8[np.ndarray, "steps 3"]:
-    stops, fine = np.linspace(0, 1, len(ANCHORS)), np.linspace(0, 1, 1025)
-    channels = [np.interp(fine, stops, channel) for channel in zip(*ANCHORS, strict=True)]
-    return np.stack(channels, axis=-1).round().astype(np.uint8)
 
 
 def overlay(
@@ -84,46 +72,25 @@ def overlay(
         strength: Opacity of heat and contour, 0..1.
     """
     source = Image.fromarray(frame)
-    layer = _heat_layer(heat, strength)
+    layer = _image_layer(heat, strength)
     if layer.size != source.size:
         layer = layer.resize(source.size, Image.Resampling.BILINEAR)
     image = Image.composite(layer.convert("RGB"), source.convert("RGB", MUTED), layer)
     if box is not None:
         x1, y1, x2, y2 = box
-        width = max(1, round(_thickness(frame.shape)))
+        width = max(1, round(thickness(frame.shape)))
         ImageDraw.Draw(image).rectangle((x1, y1, x2 - 1, y2 - 1), outline=GREEN, width=width)
     return np.asarray(image)
 
 
-def _thickness(shape: Sequence[int]) -> float:
-    return max(1.0, min(shape[:2]) / 180)
-
-
-def _heat_layer(heat: Heat, strength: float) -> Image.Image:
+def _image_layer(heat: Heat, strength: float) -> Image.Image:
     """Heat and contour on a transparent background."""
-    alpha = HEAT_OPACITY * heat
-    paint = alpha[..., None] * colours(heat).astype(np.float32)  # colour times opacity
-    thickness, distance = _thickness(heat.shape), _from_contour(heat)
-    for grey, width, opacity in ((0, 2.4 * thickness, 0.4), (255, thickness, 0.95)):
-        # How much of each pixel a line along the contour covers.
-        line = opacity * np.clip((width + 1) / 2 - distance, 0, 1)
-        paint = (1 - line[..., None]) * paint + (line * grey)[..., None]
-        alpha = 1 - (1 - alpha) * (1 - line)
-    colour = paint / np.maximum(alpha, 1e-6)[..., None]
+    *paint, alpha = heat_layer(heat)
     layer = np.empty((*heat.shape, 4), np.uint8)
+    colour = np.stack(paint, axis=-1) / np.maximum(alpha, 1e-6)[..., None]
     layer[..., :3] = np.clip(colour, 0, 255).round()
     layer[..., 3] = np.clip(255 * strength * alpha, 0, 255).round()
     return Image.fromarray(layer)
-
-
-def _from_contour(heat: Heat) -> Heat:
-    """The distance of each pixel from the contour."""
-    if min(heat.shape) < 2:
-        return np.full_like(heat, np.inf)
-    # The height above the level divided by the slope is, to first order, the distance in pixels.
-    down, right = np.gradient(heat)
-    slope = np.sqrt(down * down + right * right)
-    return np.asarray(np.abs(heat - CONTOUR_LEVEL) / np.maximum(slope, 1e-6))
 
 
 def triptych(
@@ -192,18 +159,29 @@ def stack(pages: Sequence[Image.Image]) -> Image.Image:
 def captioned(picture: Picture, lines: Sequence[str], trained: bool = True) -> Page:
     """A picture with lines of text in a strip below it."""
     height, width, _ = picture.shape
-    size = max(SMALLEST, round(min(height, width) / 20))
-    pitch = round(1.5 * size)
-    page = Image.new("RGB", (width, height + pitch * len(lines) + size // 2), INK)
     image = Image.fromarray(picture)
     if not trained:
         _stamp(image)
-    page.paste(image, (0, 0))
-    draw = ImageDraw.Draw(page)
+    return np.vstack([np.asarray(image), caption_strip(height, width, lines)])
+
+
+def caption_strip(height: int, width: int, lines: Sequence[str]) -> Page:
+    """Lines of text to go below a picture of this height and width."""
+    size = max(SMALLEST, round(min(height, width) / 20))
+    pitch = round(1.5 * size)
+    strip = Image.new("RGB", (width, pitch * len(lines) + size // 2), INK)
+    draw = ImageDraw.Draw(strip)
     for i, line in enumerate(lines):
-        at = (size // 2, height + size // 2 + i * pitch)
+        at = (size // 2, size // 2 + i * pitch)
         _write(draw, at, line, size, WHITE, room=width - size)
-    return np.asarray(page)
+    return np.asarray(strip)
+
+
+def stamp_strip(height: int, width: int) -> Page:
+    """The lower edge of a picture of this height and width on which the warning is stamped."""
+    strip = Image.new("RGB", (width, min(height, STAMP)))
+    _stamp(strip)
+    return np.asarray(strip)
 
 
 def _scale_box(box: PixelBox | None, heat: np.ndarray, size: tuple[int, int]) -> PixelBox | None:
@@ -217,7 +195,7 @@ def _scale_box(box: PixelBox | None, heat: np.ndarray, size: tuple[int, int]) ->
 def _stamp(image: Image.Image) -> None:
     """Stamp the warning on the map itself: the page around it may be cropped away."""
     draw = ImageDraw.Draw(image)
-    height = min(image.height, 26)
+    height = min(image.height, STAMP)
     draw.rectangle((0, image.height - height, image.width, image.height), fill=RED)
     centre = (image.width / 2, image.height - height / 2)
     _write(draw, centre, WARNING, BODY, WHITE, "mm", image.width - 8)

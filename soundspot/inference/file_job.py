@@ -154,7 +154,7 @@ def _make_picture(job: FileJob, inputs: Inputs, localizer: "Localizer") -> Outco
     if job.at is None and inputs.picture.info.kind == "video":
         result, looks = moments.localize_best(localizer, *inputs)
         if len(looks) > 1:
-            why = f"best of {len(looks)} loud moments; --at takes another"
+            why = f"best of {len(looks)} moments; --at takes another"
             said.append(f"moment: {result.at:.2f} s ({why})")
     else:
         audio = None if job.audio is None else inputs.sound

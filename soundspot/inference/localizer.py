@@ -327,13 +327,13 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
     if not card.trained:
         warning = "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
         log.warning(warning + "everything runs.", chosen)
-    encoders = load_encoders(card.features)
+    encoders = load_encoders(card.features, place)
     named = card.features.pretrained and isinstance(encoders.audio, YAMNet)
     return Localizer(
         name=chosen,
         method=method.to(place).eval(),
-        visual=encoders.visual.to(place),
-        audio=encoders.audio.to(place),
+        visual=encoders.visual,
+        audio=encoders.audio,
         card=card,
         class_names=tuple(weights.class_names("yamnet-audioset")) if named else (),
         device=place,

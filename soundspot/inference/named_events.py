@@ -16,7 +16,7 @@ BROAD = frozenset((
     "Inside, public space", "Outside, urban or manmade", "Outside, rural or natural",
 ))  # fmt: skip
 NEARLY = 0.6  # of the score of the best name
-UNNAMED = "a sound"
+UNNAMED = "A sound"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def name_events(slices: Slices, class_names: Sequence[str]) -> list[NamedEvent]:
 
 
 def short_name(scores: Float[np.ndarray, "classes"], class_names: Sequence[str]) -> str:
-    """What a sound probably is, in a word or two; "a sound" if that is a mere guess."""
+    """What a sound probably is, in a word or two; "A sound" if that is a mere guess."""
     if not class_names or scores.max() < WORTH_SAYING:
         return UNNAMED
     likely = [class_names[i] for i in np.argsort(-scores) if scores[i] >= NEARLY * scores.max()]

@@ -9,7 +9,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
@@ -19,16 +18,15 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from soundspot.common.errors import SoundspotError, install_advice
+from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
 from soundspot.encoders.views import normalise
 from soundspot.inference.localizer import Localizer
-from soundspot.inference.outputs import check_file
+from soundspot.inference.outputs import check_onnx
 from soundspot.media.sound import SOUND_SAMPLES
 from soundspot.model.methods.method import Method
 
-SUFFIX = ".onnx"
 OPSET = 18
 TOLERANCE = 1e-3  # of a cosine, between ONNX and PyTorch
 
@@ -47,14 +45,6 @@ class WholeModel(nn.Module):
         """The map S."""
         pixels = normalise(frame.permute(0, 3, 1, 2).float() / 255)
         return self.method.maps(self.visual(pixels), self.audio(waveform))
-
-
-def check_onnx(path: Path) -> None:
-    """Refuse a file that cannot be written, or a missing package, before any work is done."""
-    check_file(path, kind="ONNX file", endings=[SUFFIX])
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        if find_spec(name) is None:
-            raise SoundspotError(f"export-onnx needs {name}: {install_advice('export')}")
 
 
 def export_onnx(localizer: Localizer, path: Path) -> float:

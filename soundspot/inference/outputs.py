@@ -1,12 +1,13 @@
-"""The names of pictures and videos to write, checked before any work is done for them.
+"""The names of files to write, checked before any work is done for them.
 
 Without torch, so that a wrong name is refused at once.
 """
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.media.writing import FORMATS, is_video_name
 
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
@@ -28,6 +29,14 @@ def check_picture_or_video(path: Path, others: Iterable[Path] = ()) -> None:
     check_file(path, others)
 
 
+def check_onnx(path: Path) -> None:
+    """Refuse a file that cannot be written, or a missing package, before any work is done."""
+    check_file(path, kind="ONNX file", endings=[".onnx"])
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if find_spec(name) is None:
+            raise SoundspotError(f"export-onnx needs {name}: {install_advice('export')}")
+
+
 def check_file(
     path: Path, others: Iterable[Path] = (), kind: str = "file", endings: Iterable[str] = ()
 ) -> None:
@@ -37,7 +46,7 @@ def check_file(
     """
     if endings and path.suffix.lower() not in endings:
         choices = ", ".join(endings)
-        raise SoundspotError(f"the name of a {kind} must end in one of {choices}, got {path}")
+        raise SoundspotError(f"the name of the {kind} must end in {choices}, got {path}")
     if path.is_dir():
         raise SoundspotError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():

@@ -85,12 +85,15 @@ class Localization:
     def picture(self, scale: tuple[float, float] | None = None) -> Image.Image:
         """The frame, the map over it, and the sound, side by side.
 
+        The box is left out if the source is probably not in the picture.
+
         Args:
             scale: The cosines drawn coldest and hottest, to make pictures comparable; by default
                 the lowest and highest of the map.
         """
         heat = self.heat if scale is None else map_heat(self.map, *scale)
         box = self.box if scale is None or is_unknown(self.route) else hot_box(heat)
+        box = None if self.visible is False else box
         frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
         sound = "Sound"
         if self.span is not None:
@@ -156,6 +159,8 @@ class Localization:
         place = f"box {self.box}" if self.box is not None else "nowhere (the map is flat)"
         if is_unknown(self.route):
             place = "unknown"
+        elif self.visible is False:
+            place = f"probably nowhere; the best guess is {place}" if self.box else place
         return "\n".join([*lines, f"where: {place}", f"score: {self.verdict}"])
 
 

@@ -20,24 +20,25 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import av
 import numpy as np
 import torch
 from jaxtyping import Float32
-from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.inference import figures, outputs
-from soundspot.inference.localizer import Localizer, resize_map
-from soundspot.inference.regions import map_heat
+from soundspot.inference import outputs
+from soundspot.inference.localizer import Localizer
 from soundspot.inference.result import FAINT, heard_line
 from soundspot.inference.sound_events import QUIET
 from soundspot.inference.still_scenes import StillScenes
+from soundspot.inference.video_drawing import draw
 from soundspot.inference.visibility import answer, is_visible, verdict
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
-from soundspot.media.decoding import Picture, TimedSound
+from soundspot.media.decoding import TimedSound
 from soundspot.media.opening import Media, OpenMedia, opened
+from soundspot.media.planes import to_frame, to_planes
 from soundspot.model.routing import is_unknown
 from soundspot.parallel.threads import torch_threads
 
@@ -45,7 +46,6 @@ MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers
 NOW = 1.0  # s; the sound that decides whether a moment is silent
 LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
-LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
 SILENCE = "silence"
 
@@ -155,9 +155,11 @@ def render_video(
             bar = progress(ahead, "localising", math.ceil(seconds * maps_per_second))
             trained = localizer.card.trained
 
-            def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, figures.Page]:
-                frame, smoothed = shown
-                return smoothed.at, draw(decoding.to_rgb(video.info.path, frame), smoothed, trained)
+            def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, av.VideoFrame]:
+                frame, now = shown
+                picture = to_planes(video.info.path, frame, LARGEST)
+                drawing = draw(picture, now.similarity, now.strength, now.caption, trained)
+                return now.at, to_frame(drawing)
 
             pictures = _mapped_ahead(drawn, interpolate(bar, video.walk("video")))
             blocks = writing.stereo_blocks(sound.info.path, copied)
@@ -266,22 +268,3 @@ def interpolate(
         s = (1 - share) * before.similarity + share * after.similarity
         strength = (1 - share) * before.strength + share * after.strength
         yield frame, SmoothedMap(at, s.astype(np.float32), strength, before.caption)
-
-
-def draw(frame: Picture, smoothed: SmoothedMap, trained: bool) -> figures.Page:
-    """A picture of the video with its heat map and its caption; a large one is made smaller."""
-    height, width = _at_most(LARGEST, *frame.shape[:2])
-    if (height, width) != frame.shape[:2]:
-        image = Image.fromarray(frame).resize((width, height), Image.Resampling.BOX)
-        frame = np.asarray(image)
-    size = _at_most(LAYER, height, width)
-    heat = np.zeros(size, np.float32)
-    if smoothed.similarity is not None:
-        heat = map_heat(resize_map(smoothed.similarity, *size))
-    picture = figures.overlay(frame, heat, strength=smoothed.strength)
-    return figures.captioned(picture, smoothed.caption, trained)
-
-
-def _at_most(side: int, height: int, width: int) -> tuple[int, int]:
-    shrink = min(1.0, side / max(height, width))
-    return max(1, round(height * shrink)), max(1, round(width * shrink))

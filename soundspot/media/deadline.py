@@ -2,7 +2,8 @@
 
 A damaged file may keep a decoder busy for ever, inside a call that nothing can interrupt. A child
 process could be ended, but would have to read every file twice; so pictures are decoded in a thread
-of their own, which is left behind if it does not answer.
+of their own, which is left behind if it does not answer. It keeps a core and its memory until it
+answers after all, or the process ends; `hung` counts such threads, for those who run for long.
 """
 
 import queue
@@ -13,13 +14,18 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 SECONDS = 60.0
 
-_left_behind: list[Any] = []  # what a decoder that never answered still works on
+_left_behind: dict[threading.Thread, Any] = {}  # what decoders that did not answer still work on
+
+
+def hung() -> int:
+    """How many decoders are still at work on a picture that has been given up."""
+    return len(_left_behind)
 
 
 def within(items: Iterator[T], refuse: Callable[[], Exception], keep: object) -> Iterator[T]:
     """Take items in another thread, and raise `refuse()` if one takes longer than SECONDS.
 
-    `keep` is what that thread needs, and is never freed if it is left behind.
+    `keep` is what that thread needs, and is not freed as long as it is left behind.
     """
     asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
     answers: queue.SimpleQueue[tuple[list[T], BaseException | None]] = queue.SimpleQueue()
@@ -32,15 +38,17 @@ def within(items: Iterator[T], refuse: Callable[[], Exception], keep: object) ->
                 answers.put(([], None))
             except BaseException as error:  # to be raised where the item is used
                 answers.put(([], error))
+        _left_behind.pop(threading.current_thread(), None)
 
-    threading.Thread(target=work, name="decoder", daemon=True).start()
+    decoder = threading.Thread(target=work, name="decoder", daemon=True)
+    decoder.start()
     try:
         while True:
             asked.put(True)
             try:
                 answer, error = answers.get(timeout=SECONDS)
             except queue.Empty:
-                _left_behind.append((items, keep))
+                _left_behind[decoder] = items, keep
                 raise refuse() from None
             if error is not None:
                 raise error

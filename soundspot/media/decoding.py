@@ -192,13 +192,20 @@ def decode(
         stream = find_stream(file, kind)
         if stream is None:
             raise MediaError(f"{path} has no {kind} that can be decoded")
-        frames = _seek(file, stream, start) if start > 0 else _read(file.decode(stream))
+        place = path, file, stream
+        frames = _seek(*place, start) if start > 0 else _frames(*place)
         if frames is not None:
-            if kind == "video":
-                frames = deadline.within(frames, partial(HangError, path), file)
             yield from _timed(path, file, stream, frames)
             return
     yield from decode(path, kind, 0.0, max_pixels=max_pixels)
+
+
+def _frames(path: Path, container: InputContainer, stream: Any) -> Iterator[Any]:
+    """Decode from here on, pictures within the deadline."""
+    frames = _read(container.decode(stream))
+    if stream.type != "video":
+        return frames
+    return deadline.within(frames, partial(HangError, path), container)
 
 
 def _timed(
@@ -316,6 +323,11 @@ def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     """Convert a frame and turn it as its display matrix says."""
     with explain(f"{path} has pictures that cannot be shown"):
         picture: Any = frame.to_ndarray(format="rgb24")
+    return np.asarray(turned(frame, picture))
+
+
+def turned(frame: av.VideoFrame, picture: Any) -> Any:
+    """Rows and columns of a frame's picture, or of one of its planes, as they are displayed."""
     try:
         # `frame.side_data` would be kept by the frame and keep it: a cycle that holds the picture,
         # and through it the decoder, until Python looks for cycles.
@@ -332,7 +344,7 @@ def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
     return np.ascontiguousarray(picture[:: -1 if d < 0 else 1, :: -1 if a < 0 else 1])
 
 
-def _seek(container: InputContainer, stream: Any, start: float) -> Iterator[Any] | None:
+def _seek(path: Path, container: InputContainer, stream: Any, start: float) -> Iterator[Any] | None:
     """Decode from a key frame at or before `start` on; None if the seek does not lead there."""
     if stream.type == "video":
         stream.codec_context.skip_frame = "DEFAULT"  # `_decode_one` may have left it otherwise
@@ -343,7 +355,7 @@ def _seek(container: InputContainer, stream: Any, start: float) -> Iterator[Any]
             return None
         try:
             container.seek(int((target + zero) / stream.time_base), stream=stream)
-            frames: Iterator[Any] = _read(container.decode(stream))
+            frames = _frames(path, container, stream)
             first = next(frames, None)
         except av.FFmpegError:
             return None

@@ -100,7 +100,7 @@ def write_video(
 
 def write_timed_video(
     path: Path,
-    pictures: Iterable[tuple[float, decoding.AnyPicture]],
+    pictures: Iterable[tuple[float, decoding.AnyPicture | av.VideoFrame]],
     track: SoundTrack | None,
     rate: float,
     seconds: float | None = None,
@@ -109,7 +109,8 @@ def write_timed_video(
 
     Args:
         path: Its suffix is one of FORMATS.
-        pictures: (second, picture) of one size; an odd side is made even by repeating a line.
+        pictures: (second, picture) of one size, RGB or ready for the encoder; an odd side of RGB
+            is made even by repeating a line.
         track: The sound, or None.
         rate: About how many pictures per second, which helps the encoder.
         seconds: When the last picture ends; by default after 1 / rate.
@@ -122,20 +123,22 @@ def write_timed_video(
     first = next(moving, None)
     if first is None:
         raise MediaError(f"cannot write {path}: expected pictures, got none")
-    height, width, _ = shape = first[1].shape
+    height, width = shape = _shape(first[1])
     with _writing(path) as temporary, av.open(f"file:{temporary}", "w") as output:
         average = Fraction(rate).limit_denominator(1001)
         video: Any = output.add_stream(codec, rate=average, options=options)
         video.pix_fmt = "yuv420p"
         video.height, video.width = height + height % 2, width + width % 2
         video.codec_context.time_base = Fraction(1, CLOCK)
+        if isinstance(first[1], av.VideoFrame):
+            video.codec_context.colorspace = first[1].colorspace
+            video.codec_context.color_range = first[1].color_range
         sound = _start_sound(output, sound_codec, track)
         last = -1
         for at, picture in itertools.chain([first], moving):
-            if picture.shape != shape:
+            if _shape(picture) != shape:
                 raise MediaError(f"cannot write {path}: its pictures change size at {at:.2f} s")
-            even = np.pad(picture, [(0, height % 2), (0, width % 2), (0, 0)], "edge")
-            frame = av.VideoFrame.from_ndarray(even, "rgb24")
+            frame = picture if isinstance(picture, av.VideoFrame) else _even_frame(picture)
             last = max(round(at * CLOCK), last + 1)  # broken files show two pictures at once
             frame.pts, frame.time_base = last, Fraction(1, CLOCK)
             output.mux(video.encode(frame))
@@ -144,6 +147,20 @@ def write_timed_video(
         sound(at + 1 / rate if seconds is None else seconds)
         output.mux(video.encode(None))
         sound(None)
+
+
+def _shape(picture: decoding.AnyPicture | av.VideoFrame) -> tuple[int, int]:
+    if isinstance(picture, av.VideoFrame):
+        return picture.height, picture.width
+    height, width, _ = picture.shape
+    return height, width
+
+
+def _even_frame(picture: decoding.AnyPicture) -> av.VideoFrame:
+    height, width, _ = picture.shape
+    if height % 2 or width % 2:
+        picture = np.pad(picture, [(0, height % 2), (0, width % 2), (0, 0)], "edge")
+    return av.VideoFrame.from_ndarray(picture, "rgb24")
 
 
 def _start_sound(

@@ -7,6 +7,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, outputs
+from soundspot.inference.heat_layer import ANCHORS, colours
 
 TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
 
@@ -21,9 +22,9 @@ def grey(height: int, width: int, value: int = 100) -> np.ndarray:
 
 def test_colours_run_from_dark_to_light_and_stop_at_the_ends():
     values = np.linspace(-0.5, 1.5, 201, dtype=np.float32)[None]
-    coloured = figures.colours(values)[0]
-    assert tuple(coloured[0]) == tuple(coloured[50]) == figures.ANCHORS[0]
-    assert tuple(coloured[-1]) == tuple(coloured[150]) == figures.ANCHORS[-1]
+    coloured = colours(values)[0]
+    assert tuple(coloured[0]) == tuple(coloured[50]) == ANCHORS[0]
+    assert tuple(coloured[-1]) == tuple(coloured[150]) == ANCHORS[-1]
     lightness = coloured @ np.array(figures.LUMA)
     assert (np.diff(lightness[50:151]) > 0).all()
 
@@ -33,7 +34,7 @@ def test_overlay_mutes_what_is_cold_and_colours_what_is_hot():
     heat[10:20, 10:20] = 1
     picture = figures.overlay(grey(31, 37), heat)
     assert tuple(picture[2, 2]) == (75, 75, 75)  # 0.4 * 100 + 0.35 * 100
-    hot = 0.25 * 75 + 0.75 * np.array(figures.ANCHORS[-1])
+    hot = 0.25 * 75 + 0.75 * np.array(ANCHORS[-1])
     assert np.abs(picture[15, 15] - hot).max() <= 0.5
 
 
@@ -152,7 +153,7 @@ def test_a_full_disk_is_one_sentence_and_the_old_picture_stays(tmp_path: Path):
 
 def test_what_no_picture_can_be_written_to(tmp_path: Path):
     for path, reason in (
-        (tmp_path / "p.txt", "must end in one of .png, .jpg, .jpeg, .webp"),
+        (tmp_path / "p.txt", "must end in .png, .jpg, .jpeg, .webp"),
         (tmp_path / "absent" / "p.png", "there is no folder"),
         (tmp_path, "must end"),
     ):

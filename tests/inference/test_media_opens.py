@@ -55,6 +55,15 @@ def test_a_picture(files: Path, opens: list[str], file: str, audio: str | None, 
         assert sorted(opens) == sorted(filter(None, (file, audio)))  # each of them once
 
 
+@pytest.mark.parametrize(("file", "audio"), INPUTS)
+def test_a_closer_look(files: Path, opens: list[str], file: str, audio: str | None):
+    sound = None if audio is None else files / audio
+    opens.clear()
+    job = FileJob(files / file, sound, files / "out.png")
+    run_file_job(job, lambda: brightness_localizer(threshold=9.0), lambda line: None)
+    assert len(opens) <= MOST, opens
+
+
 @pytest.mark.parametrize(("file", "audio"), [INPUTS[0], INPUTS[1], INPUTS[3]])
 def test_a_whole_video(files: Path, opens: list[str], file: str, audio: str | None):
     sound = None if audio is None else files / audio

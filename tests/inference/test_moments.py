@@ -43,6 +43,21 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     assert best.heard == alone.heard == (0.0, 3.0)
 
 
+def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_path):
+    frames = [np.full((32, 48, 3), 50, np.uint8) for _ in range(30)]
+    for frame in frames:
+        frame[:8] = 0
+    frames[10][8:] = 250  # only at 1.0 s, between the looks at 0.75 and 1.25 s
+    media.write_video(tmp_path / "v.mkv", frames, np.tile(TONE, 6), 10.0)
+    model = brightness_localizer(threshold=0.1)
+    with media.opened(tmp_path / "v.mkv") as file:
+        best, looks = localize_best(model, file, file)
+    assert best.at == 1.0 and best.visible and set(looks) >= {0.25, 1.0, 2.75}
+    alone = model.localize_file(tmp_path / "v.mkv", at=1.0)
+    np.testing.assert_array_equal(best.similarity, alone.similarity)
+    np.testing.assert_array_equal(best.waveform, alone.waveform)
+
+
 def found(score: float, route: Route | None, *labels: tuple[str, float]) -> Localization:
     frame, grid = np.zeros((4, 4, 3), np.uint8), np.full((4, 4), score, np.float32)
     return Localization(

@@ -35,5 +35,5 @@ def test_a_short_pause_does_not_part_what_has_one_name():
 def test_a_particular_name_is_better_than_a_broad_one():
     assert short_name(np.array([0.9, 0.8, 0.0]), NAMES) == "Dog"
     assert short_name(np.array([0.9, 0.2, 0.0]), NAMES) == "Animal"
-    assert short_name(np.array([0.05, 0.0, 0.0]), NAMES) == "a sound"
-    assert short_name(np.ones(0), ()) == "a sound"
+    assert short_name(np.array([0.05, 0.0, 0.0]), NAMES) == "A sound"
+    assert short_name(np.ones(0), ()) == "A sound"

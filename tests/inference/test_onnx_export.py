@@ -17,7 +17,8 @@ from soundspot.encoders import logmel, weights
 from soundspot.encoders.views import VIEW_SIZE
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import load
-from soundspot.inference.onnx_export import check_onnx, export_onnx, magnitude_by_products, run_onnx
+from soundspot.inference.onnx_export import export_onnx, magnitude_by_products, run_onnx
+from soundspot.inference.outputs import check_onnx
 from soundspot.media.clips import read_clip, read_frame, read_waveform, write_jpeg
 
 PAGE = Path(__file__).parents[2] / "docs" / "onnx.md"
@@ -40,7 +41,7 @@ def test_the_spectrum_by_products_is_that_of_the_fft(samples: int):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path, capsys):
-    with pytest.raises(SoundspotError, match="must end in one of .onnx"):
+    with pytest.raises(SoundspotError, match="must end in .onnx"):
         check_onnx(tmp_path / "model.pt")
     assert main(["export-onnx", "soundspot-v1", str(tmp_path / "none" / "a.onnx")]) == 2
     assert "there is no folder" in capsys.readouterr().err

@@ -1,4 +1,7 @@
-from soundspot.inference.result import UNNAMED, heard_line
+import numpy as np
+
+from soundspot.inference.figures import GREEN
+from soundspot.inference.result import UNNAMED, Localization, heard_line
 
 
 def test_captions_name_only_what_is_probably_heard():
@@ -8,3 +11,17 @@ def test_captions_name_only_what_is_probably_heard():
     )
     assert heard_line([("Speech", 0.05)]) == f"heard: {UNNAMED}"
     assert heard_line([]) == ""
+
+
+def test_a_source_that_is_probably_not_in_the_picture_gets_no_box():
+    grid, frame = np.eye(40, dtype=np.float32), np.zeros((40, 40, 3), np.uint8)
+    given = (grid, grid, (3, 5, 20, 30), 0.5, [], "m", True, frame, np.ones(48_000, np.float32))
+
+    def boxed(threshold: float | None) -> tuple[bool, str]:
+        result = Localization(*given, threshold=threshold)
+        pixels = np.asarray(result.picture())
+        return bool((pixels == GREEN).all(axis=2).any()), result.describe()
+
+    assert boxed(None)[0] and boxed(0.4)[0]
+    drawn, words = boxed(0.6)
+    assert not drawn and "where: probably nowhere; the best guess is box (3, 5, 20, 30)" in words

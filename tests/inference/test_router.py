@@ -98,7 +98,7 @@ def test_an_unknown_sound_has_no_box_and_no_verdict() -> None:
 
 
 def test_the_caption_says_who_and_why() -> None:
-    assert "found: by its name: sound 1" in routed().localize(picture(), sound(1)).describe()
+    assert 'found: by the name "sound 1"' in routed().localize(picture(), sound(1)).describe()
 
 
 def test_kin_are_denied_less_easily_than_learned_sounds() -> None:

@@ -76,13 +76,13 @@ def test_a_copied_sound_that_jumps_ages_ahead_is_refused(tmp_path: Path):
         sum(1 for _ in writing.stereo_blocks(path, frames))
 
 
-@pytest.mark.parametrize("read", ["walk", "seek"])
+@pytest.mark.parametrize("read", ["walk", "walk from a second on", "seek"])
 def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatch, read: str):
     path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)], sound=tone(2))
     for_ever, ended = threading.Event(), threading.Event()
 
     def hang(*_):
-        for_ever.wait()
+        for_ever.wait(20)  # or a test that fails would not end
         ended.set()
         return iter(())
 
@@ -94,6 +94,9 @@ def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatc
                 decoding, "_read", lambda items: itertools.chain(real(items), map(hang, [0]))
             )
             message = refused(lambda: list(media.iter_frames(path, 4.0)))
+        elif read == "walk from a second on":
+            monkeypatch.setattr(decoding, "_read", lambda items: map(hang, [0]))
+            message = refused(lambda: list(decoding.decode(path, "video", 1.0)))
         else:
             monkeypatch.setattr(decoding, "_decode_one", hang)
             message = refused(media.read_frame, path)
@@ -101,6 +104,22 @@ def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatc
     finally:
         for_ever.set()  # or the thread would outlive the test
         ended.wait()
+
+
+def test_a_decoder_that_answers_late_leaves_nothing_behind(monkeypatch):
+    answer = threading.Event()
+    monkeypatch.setattr(deadline, "SECONDS", 0.01)
+    before = deadline.hung()
+    late = (answer.wait(20) for _ in range(1))
+    with pytest.raises(TimeoutError):
+        next(deadline.within(late, TimeoutError, keep=late))
+    assert deadline.hung() == before + 1
+    (thread,) = [
+        thread for thread in deadline._left_behind if deadline._left_behind[thread][0] is late
+    ]
+    answer.set()
+    thread.join(20)
+    assert deadline.hung() == before
 
 
 def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
