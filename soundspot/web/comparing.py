@@ -17,6 +17,9 @@ from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
 
 NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
+THIS_SOUND = "this sound"
+ADD_OWN = "add your own sound to compare with"
+ALIKE, SIMILAR = 0.9, 0.5  # correlations; of two sounds, also ratios of the peaks
 # A car horn: two notes a third apart, sounded twice.
 HORN_HZ, HORN_HARMONICS, HORN_BLASTS = (415.0, 495.0), 12, ((0.2, 0.9), (1.2, 2.7))
 
@@ -72,11 +75,16 @@ class Answer:
         r = self.correlation
         if r is None:
             return "One of the maps is flat, so there is nothing to compare."
+        other, peaks, likeness = "model", "", r
+        if self.same_scale:
+            first, second = (max(result.score, 0.0) for result in self.results)
+            other, peaks = "sound", f" and peak at {first:.2f} and {second:.2f}"
+            likeness = min(r, min(first, second) / max(first, second, 1e-6))
         effects = ("gives a very different map", "changes the map", "hardly changes the map")
-        effect = effects[(r >= 0.5) + (r >= 0.9)]
+        effect = effects[(likeness >= SIMILAR) + (likeness >= ALIKE)]
         return (
-            f"The maps correlate at {r:.2f}: the other {'sound' if self.same_scale else 'model'} "
-            f"{effect} (1 is identical, 0 unrelated)."
+            f"The other {other} {effect}: the two correlate at {r:.2f} "
+            f"(1 is identical, 0 unrelated){peaks}."
         )
 
     def summary(self) -> dict[str, object]:
@@ -115,7 +123,11 @@ def trained_models() -> tuple[str, ...]:
 
 @cache  # of all models that are served: with a limit, they could push each other out
 def _load(name: str, device: str) -> Localizer:
-    return load(name, device)
+    """A model with all of its parts, so that no visitor waits for one or has it fetched."""
+    localizer = load(name, device)
+    if localizer.router is not None:
+        _ = localizer.router.bridge
+    return localizer
 
 
 def horn() -> Float32[np.ndarray, "48000"]:
@@ -143,12 +155,12 @@ def answer_question(
             f"cannot compare with {question.compare!r}: {nearest(str(question.compare), choices)}"
         )
     if question.compare == OWN_SOUND and question.own is None:
-        raise SoundspotError("add your own sound to compare with")
+        raise SoundspotError(ADD_OWN)
     report(0.0, "Locating the sound")
     localizer = models.get(question.model)
     first = _locate(localizer, question)
     if question.compare == NOTHING:
-        return Answer((first,), ("this sound",))
+        return Answer((first,), (THIS_SOUND,))
     report(0.6, "Locating what it is compared with")
     if question.compare.startswith(MODEL):
         other = question.compare.removeprefix(MODEL)
@@ -157,7 +169,7 @@ def answer_question(
     else:
         name, waveform = _other_sound(question)
         second = localizer.localize(first.frame, waveform)
-        names, same_scale = ("this sound", name), True
+        names, same_scale = (THIS_SOUND, name), True
     second = replace(second, at=first.at, heard=None if same_scale else first.heard)
     return Answer((first, second), names, same_scale)
 

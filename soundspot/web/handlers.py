@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -24,7 +24,30 @@ from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures
 from soundspot.media.clips import MediaInfo
 from soundspot.web import markup
-from soundspot.web.comparing import NOTHING, Question, Report, ServedModels, answer_question
+from soundspot.web.comparing import (
+    ADD_OWN,
+    NOTHING,
+    Question,
+    Report,
+    ServedModels,
+    answer_question,
+)
+from soundspot.web.controls import (
+    EXAMPLE_OUTPUTS,
+    LOOK_OUTPUTS,
+    MOVING,
+    MOVING_OUTPUTS,
+    PICTURE,
+    STILL,
+    VIDEO,
+    Inputs,
+    Updates,
+    Upload,
+    html,
+    own_is_missing,
+    updates,
+    without_video,
+)
 from soundspot.web.examples import EXAMPLES, example_files
 from soundspot.web.following import Step, follow, no_type_check
 from soundspot.web.knowledge import what_it_knows
@@ -35,37 +58,12 @@ from soundspot.web.timeline import timeline_html
 from soundspot.web.uploads import NO_ROOM
 from soundspot.web.video_rendering import Stopped, render_within_limits
 
-VIDEO, PICTURE = "video", "picture"  # what is given
-STILL, MOVING = "still", "moving"  # what is shown
 SHORT = 20.0  # s; the moving map of a longer video is made only when asked for
 WAITING, MAKING = "Waiting for its turn", "Making the moving map"
 UNEXPECTED = "something went wrong inside soundspot; see the server's log"
 
 log = logging.getLogger(__name__)
-Upload = dict[str, Any] | None  # gradio's FileData
-Updates = tuple[Any, ...]
 T = TypeVar("T")
-
-
-class Inputs(NamedTuple):
-    """Values of the page's controls, in the order of the inputs."""
-
-    kind: str
-    video: Upload
-    picture: Upload
-    sound: Upload
-    model: str
-    compare: str
-    own: Upload
-
-
-# What the handlers change on the page, in the order of their outputs.
-EXAMPLE_OUTPUTS = ("kind", "tabs", "video", "picture", "sound", "compare", "looking", "message")
-MOVING_OUTPUTS = ("making", "render", "moving", "moving_tab", "stage")
-LOOK_OUTPUTS = (
-    *("looking", "message", "answer", "maps", "findings", "listened", "timeline", "at"),
-    *MOVING_OUTPUTS,
-)
 
 
 class Missing(SoundspotError):
@@ -82,7 +80,7 @@ class Handlers:
 
     def on_example_click(self) -> gr.HTML:
         """Show that an example is coming."""
-        return _html(markup.progress_html(Step(0.0, "Making the example")))
+        return html(markup.progress_html(Step(0.0, "Making the example")))
 
     def on_example(self, event: gr.EventData, request: gr.Request) -> Updates:
         """Fill the page with an example, as if the visitor had uploaded its files."""
@@ -92,13 +90,13 @@ class Handlers:
                 raise SoundspotError(f"there is no example {key!r}")
             uploads = [self._add(session, *file) for file in example_files(key).items()]
         except Exception as error:
-            note = _html(self._note(error))
-            return _updates(EXAMPLE_OUTPUTS, looking=_html(""), message=note)
+            note = html(self._note(error))
+            return updates(EXAMPLE_OUTPUTS, looking=html(""), message=note)
         kind = VIDEO if EXAMPLES[key].moving else PICTURE
         places = ("video",) if kind == VIDEO else ("picture", "sound")
         files = dict(zip(places, uploads, strict=True))
         chosen = {"kind": kind, "tabs": gr.Tabs(selected=kind), "compare": EXAMPLES[key].compare}
-        return _updates(EXAMPLE_OUTPUTS, **chosen, **files)
+        return updates(EXAMPLE_OUTPUTS, **chosen, **files)
 
     def on_model(self, model: str) -> str:
         """Say what the chosen model knows."""
@@ -126,14 +124,14 @@ class Handlers:
             session = self._session(request)
             question = self._question(session, Inputs(*values))
         except Exception:  # `on_look`, which comes next, says what is wrong
-            return _html("")
+            return html("")
         job = _job(question)
         if session.stop.is_set() or session.shown.get("job") != job:
             session.stop.set()
             session.stop = threading.Event()
             session.shown["job"] = job
         same = session.shown.get("asked") == question
-        return _html("" if same else markup.progress_html(Step(0.0, WAITING)))
+        return html("" if same else markup.progress_html(Step(0.0, WAITING)))
 
     @no_type_check
     def on_look(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
@@ -142,15 +140,17 @@ class Handlers:
         try:
             session = self._session(request)
             shown = session.shown
-            question = self._question(session, Inputs(*values))
+            inputs = Inputs(*values)
+            question = self._question(session, inputs)
+            hint = markup.note_html("hint", ADD_OWN) if own_is_missing(inputs) else ""
+            changes: dict[str, Any] = {"message": html(hint)}
             if shown.get("asked") == question:
-                yield _updates(LOOK_OUTPUTS, looking=_html(""))
+                yield updates(LOOK_OUTPUTS, looking=html(""), **changes)
                 return
-            changes: dict[str, Any] = {"message": _html("")}
             if shown.get("looked") != _job(question):
                 shown.pop("tried", None)
-                changes |= {**_without_video(), "stage": gr.Tabs(selected=STILL)}
-            yield _updates(LOOK_OUTPUTS, **changes)
+                changes |= {**without_video(), "stage": gr.Tabs(selected=STILL)}
+            yield updates(LOOK_OUTPUTS, **changes)
             timeline = shown.get("timeline") if shown.get("files") == _files(question) else None
             work = partial(look, self.models, question, timeline, session.stop)
             found = yield from self._steps(session, work, "looking", LOOK_OUTPUTS)
@@ -158,20 +158,21 @@ class Handlers:
         except Exception as error:
             shown.pop("asked", None)
             kept = isinstance(error, Stopped)  # then the page stays as it is
-            gone = {} if kept else {"answer": gr.Column(visible=False), **_without_video()}
+            gone = {} if kept else {"answer": gr.Column(visible=False), **without_video()}
             gone |= {} if kept else {"listened": gr.Column(visible=False)}
-            message = _html(self._note(error))
-            yield _updates(LOOK_OUTPUTS, looking=_html(""), message=message, **gone)
+            message = html(self._note(error))
+            yield updates(LOOK_OUTPUTS, looking=html(""), message=message, **gone)
 
     def _found(self, session: Session, question: Question, found: Look) -> Updates:
         """What a look changes on the page, which is noted."""
         seconds, shown = found.timeline.seconds, session.shown
         at = seconds / 2 if question.at is None else question.at
-        changes: dict[str, Any] = {"looking": _html("")}
+        changes: dict[str, Any] = {"looking": html("")}
         if isinstance(found.answer, SoundspotError):
             shown.pop("asked", None)
             message = self._note(found.answer)
-            changes |= {"message": _html(message), "answer": gr.Column(visible=False)}
+            changes |= {"message": html(message), "answer": gr.Column(visible=False)}
+            changes["findings"] = ""  # those of another moment
         else:
             at = at if found.answer.results[0].at is None else found.answer.results[0].at
             stem = file_stem(question)
@@ -179,8 +180,7 @@ class Handlers:
             folder = self.sessions.result_path(session, stem).parent
             maps, findings = write_answer(folder, stem, found.answer)
             shown["asked"] = question
-            changes |= {"message": _html(""), "answer": gr.Column(visible=True)}
-            changes |= {"maps": maps, "findings": findings}
+            changes |= {"answer": gr.Column(visible=True), "maps": maps, "findings": findings}
             if question.compare != NOTHING:
                 changes["stage"] = gr.Tabs(selected=STILL)
         at = round(at, 2)
@@ -189,7 +189,7 @@ class Handlers:
         sound = None if question.sound is None else markup.address(question.sound.path)
         changes["timeline"] = timeline_html(found.timeline, at, sound)
         changes |= {"at": at, "listened": gr.Column(visible=True)}
-        return _updates(LOOK_OUTPUTS, **changes)
+        return updates(LOOK_OUTPUTS, **changes)
 
     @no_type_check
     def on_short_video(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
@@ -202,11 +202,11 @@ class Handlers:
             if wanted and "asked" in shown and shown.get("tried") != job:
                 shown["tried"] = job
                 if (question.picture.duration or 0) > SHORT:
-                    yield _updates(MOVING_OUTPUTS, render=gr.Button(visible=True))
+                    yield updates(MOVING_OUTPUTS, render=gr.Button(visible=True))
                 elif not session.stop.is_set():
                     yield from self._make_video(session, question)
                 return
-        yield _updates(MOVING_OUTPUTS)
+        yield updates(MOVING_OUTPUTS)
 
     @no_type_check
     def on_render(self, request: gr.Request, *values: Any) -> Iterator[Updates]:
@@ -215,7 +215,7 @@ class Handlers:
             session = self._session(request)
             question = self._question(session, Inputs(*values))
         except Exception as error:
-            yield _updates(MOVING_OUTPUTS, making=_html(self._note(error)))
+            yield updates(MOVING_OUTPUTS, making=html(self._note(error)))
             return
         if session.stop.is_set():
             session.stop = threading.Event()
@@ -224,23 +224,23 @@ class Handlers:
     def _make_video(self, session: Session, question: Question) -> Iterator[Updates]:
         stop = session.stop
         try:
-            waiting = _html(markup.progress_html(Step(0.0, MAKING)))
-            yield _updates(MOVING_OUTPUTS, making=waiting, render=gr.Button(visible=False))
+            waiting = html(markup.progress_html(Step(0.0, MAKING)))
+            yield updates(MOVING_OUTPUTS, making=waiting, render=gr.Button(visible=False))
             with self.sessions.making(session, f"{file_stem(question)}.mp4") as out:
                 work = partial(self._render, question, out, stop)
                 yield from self._steps(session, work, "making", MOVING_OUTPUTS)
         except Exception as error:
             if session.stop is not stop:  # other files have come meanwhile
-                yield _updates(MOVING_OUTPUTS, making=_html(""))
+                yield updates(MOVING_OUTPUTS, making=html(""))
                 return
-            note, again = _html(self._note(error)), gr.Button(visible=True)
-            yield _updates(MOVING_OUTPUTS, making=note, render=again)
+            note, again = html(self._note(error)), gr.Button(visible=True)
+            yield updates(MOVING_OUTPUTS, making=note, render=again)
             return
-        html = markup.moving_html(markup.address(out), out.name)
-        changes = {"making": _html(""), "moving": html, "moving_tab": gr.Tab(visible=True)}
+        moving = markup.moving_html(markup.address(out), out.name)
+        changes = {"making": html(""), "moving": moving, "moving_tab": gr.Tab(visible=True)}
         if session.shown.get("asked", question).compare == NOTHING:  # by now, not at the start
             changes["stage"] = gr.Tabs(selected=MOVING)
-        yield _updates(MOVING_OUTPUTS, **changes)
+        yield updates(MOVING_OUTPUTS, **changes)
 
     def _render(self, question: Question, out: Path, stop: threading.Event, report: Report) -> None:
         def note(share: float) -> None:
@@ -297,7 +297,7 @@ class Handlers:
             except StopIteration as end:
                 return end.value
             self.sessions.touch(session)
-            yield _updates(outputs, **{place: _html(markup.progress_html(step))})
+            yield updates(outputs, **{place: html(markup.progress_html(step))})
 
     def _question(self, session: Session, inputs: Inputs) -> Question:
         """What the page asks; a moment that belongs to other files does not count."""
@@ -305,7 +305,7 @@ class Handlers:
         if inputs.kind == VIDEO:
             picture, sound = self._claim(session, inputs.video), None
             if picture is None:
-                raise Missing("Drop, choose or record a video, or try an example.")
+                raise Missing(markup.HINT)
             if picture.kind != "video":
                 raise SoundspotError(f"{picture.path.name} is not a video: use the other tab")
             if not picture.has_sound:
@@ -317,7 +317,8 @@ class Handlers:
                 raise Missing("Now add a picture." if sound else "Add a picture and a sound.")
             if sound is None:
                 raise Missing("Now add a sound.")
-        question = Question(picture, sound, None, inputs.model, inputs.compare, own)
+        compare = NOTHING if own_is_missing(inputs) else inputs.compare  # until it comes
+        question = Question(picture, sound, None, inputs.model, compare, own)
         if session.shown.get("files") != _files(question):
             session.shown.pop("chosen", None)
         return replace(question, at=session.shown.get("chosen"))
@@ -341,7 +342,9 @@ class Handlers:
         return str(self.sessions.claim(session, self.sessions.add_upload(folder / name)))
 
     def _note(self, error: Exception) -> str:
-        kind = "hint" if isinstance(error, Missing | Stopped) else "error"
+        if isinstance(error, Missing):
+            return markup.empty_html(str(error))
+        kind = "hint" if isinstance(error, Stopped) else "error"
         return markup.note_html(kind, self._sentence(error))
 
     def _sentence(self, error: Exception) -> str:
@@ -370,23 +373,8 @@ def _seconds(at: object) -> float | None:
     return float(at)
 
 
-def _html(text: str) -> gr.HTML:
-    """An HTML element, hidden if it is empty."""
-    return gr.HTML(text, visible=bool(text))
-
-
 def _keep_last_video(session: Session) -> None:
     """Make it the newest result: it is on the page as long as maps of its moments are asked for."""
     for video in [path for path in session.results if path.name.endswith("-map.mp4")][-1:]:
         session.results.remove(video)
         session.results.append(video)
-
-
-def _without_video() -> dict[str, Any]:
-    hidden = {"making": _html(""), "render": gr.Button(visible=False)}
-    return {**hidden, "moving": "", "moving_tab": gr.Tab(visible=False)}
-
-
-def _updates(outputs: tuple[str, ...], **changes: Any) -> Updates:
-    """The changes in the order of the outputs; the others stay as they are."""
-    return tuple(changes.get(name, gr.skip()) for name in outputs)

@@ -6,7 +6,7 @@ import gradio as gr
 
 from soundspot.web import markup
 from soundspot.web.comparing import OWN_SOUND
-from soundspot.web.handlers import (
+from soundspot.web.controls import (
     EXAMPLE_OUTPUTS,
     LOOK_OUTPUTS,
     MOVING,
@@ -14,9 +14,9 @@ from soundspot.web.handlers import (
     PICTURE,
     STILL,
     VIDEO,
-    Handlers,
     Inputs,
 )
+from soundspot.web.handlers import Handlers
 from soundspot.web.knowledge import what_it_knows
 
 PRIVATE = {"api_visibility": "private", "preprocess": False, "show_progress": "hidden"}
@@ -117,11 +117,9 @@ def _controls(handlers: Handlers) -> SimpleNamespace:
     gr.HTML('<div id="complaint" class="note error" role="alert"></div>')
     part.show = gr.Button("Show where the sound is", variant="primary", elem_id="show")
     part.examples = gr.HTML(markup.examples_html(), js_on_load=ON_EXAMPLE, elem_id="examples")
-    with gr.Row():
-        part.compare = gr.Dropdown(
-            models.comparisons(), label="Compare with", filterable=False, min_width=140
-        )
-        part.model = gr.Dropdown(list(models.names), label="Model", filterable=False, min_width=140)
+    with gr.Column(elem_classes="choices"):
+        part.model = gr.Dropdown(list(models.names), label="Model", filterable=False)
+        part.compare = gr.Dropdown(models.comparisons(), label="Compare with", filterable=False)
     part.own = gr.Audio(
         label="Your own sound", type="filepath", visible=False, elem_id="own", buttons=[]
     )
@@ -132,18 +130,18 @@ def _controls(handlers: Handlers) -> SimpleNamespace:
 def _results() -> SimpleNamespace:
     """What the visitor gets."""
     part = SimpleNamespace()
-    part.message = gr.HTML(markup.note_html("hint empty", markup.HINT), elem_id="message")
+    part.message = gr.HTML(markup.empty_html(markup.HINT), elem_id="message")
     part.looking = gr.HTML(visible=False, js_on_load=ON_STOP, elem_id="looking")
-    part.making = gr.HTML(visible=False, js_on_load=ON_STOP, elem_id="making")
     with gr.Column(visible=False) as part.answer, gr.Tabs(selected=STILL) as part.stage:
         with gr.Tab("This moment", id=STILL):
             part.maps = gr.HTML(elem_id="maps")
         with gr.Tab("Moving map", id=MOVING, visible=False) as part.moving_tab:
             part.moving = gr.HTML(elem_id="moving")
+    part.making = gr.HTML(visible=False, js_on_load=ON_STOP, elem_id="making")
     part.render = gr.Button("Make the moving map", visible=False, elem_id="render")
     with gr.Column(visible=False) as part.listened:
         part.timeline = gr.HTML(js_on_load=ON_TIMELINE, elem_id="timeline")
-        with gr.Row(equal_height=True):
+        with gr.Row(elem_classes="knobs"):
             part.at = gr.Number(label="Moment (seconds)", step=0.01, min_width=120, elem_id="at")
             gr.HTML(markup.STRENGTH, min_width=160)
         part.findings = gr.HTML(elem_id="findings")

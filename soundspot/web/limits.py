@@ -6,6 +6,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media import clips as media
+from soundspot.media import deadline
 from soundspot.media.clips import MediaInfo
 
 MB = 1_000_000
@@ -25,6 +26,7 @@ class Limits:
     idle: float = 3600.0  # seconds without a sign of life after which a session ends
     unclaimed: float = 600.0  # seconds after which an upload that no session uses is removed
     kept: int = 12  # uploads, and results, per session; the oldest go first
+    hung: int = 2  # decoders that damaged files keep busy, each of which takes a core
 
     def __post_init__(self) -> None:
         """Refuse limits that would allow nothing."""
@@ -38,6 +40,10 @@ def check_upload(path: Path, limits: Limits) -> MediaInfo:
     """Probe an upload; refuse what is unreadable, too long or too large before decoding it."""
     most = round(limits.megapixels * MB)
     with media.opened(path, most) as file:
+        if file.info.kind == "video" and deadline.hung() >= limits.hung:
+            raise SoundspotError(
+                "damaged videos keep this server's decoders busy: try again later, or restart it"
+            )
         duration, size = file.info.duration, file.announced_size()
         if duration is not None and duration > limits.seconds:
             raise SoundspotError(

@@ -6,10 +6,10 @@ from html import escape
 from importlib.resources import files
 from urllib.parse import quote
 
-from soundspot.inference.figures import ANCHORS
+from soundspot.inference.heat_layer import ANCHORS
 from soundspot.inference.result import UNNAMED, Localization, worth_saying
 from soundspot.model.routing import is_unknown
-from soundspot.web.comparing import Answer
+from soundspot.web.comparing import READY_SOUNDS, THIS_SOUND, Answer
 from soundspot.web.examples import EXAMPLES, thumbnail
 from soundspot.web.following import Step
 
@@ -17,9 +17,10 @@ TITLE = "soundspot: see what is sounding"
 HEADER = """
 <header class="top"><h1>soundspot</h1>
 <p>Give it a video, or a picture and a sound, and see where the sound comes from.
-Nothing leaves this computer.</p></header>
+<span id="where">Nothing leaves this computer.</span></p></header>
 """
-HINT = "The answer appears here. Give a video, or a picture and a sound, or try an example"
+HINT = "Drop, choose or record a video, or try an example"
+PROMISE = "Here you will see where the sound comes from: bright where the picture fits the sound."
 STRENGTH = """
 <label class="strength">Strength of the map
 <input type="range" min="0" max="100" value="100"></label>
@@ -68,6 +69,14 @@ def note_html(kind: str, sentence: str) -> str:
     role = "alert" if kind == "error" else "status"
     note = f'<div class="note {kind}" role="{role}">{escape(_capitalised(sentence))}</div>'
     return note if sentence else ""
+
+
+def empty_html(sentence: str) -> str:
+    """What stands in the place of the answer as long as there is none: what to do for it."""
+    return (
+        f'<div class="note hint empty" role="status"><strong>{escape(_capitalised(sentence))}'
+        f"</strong><span>{PROMISE}</span></div>"
+    )
 
 
 def plain_error(sentence: str) -> str:
@@ -119,43 +128,53 @@ class ShownMap:
 
 def maps_html(answer: Answer, shown: Sequence[ShownMap]) -> str:
     """The maps side by side, under one colour scale."""
-    two = len(shown) > 1
+    two, (width, height) = len(shown) > 1, shown[0].size
+    shape = " two" if two else " tall" * (height > width)  # a tall one has its words beside it
     figures = "".join(
         _figure_html(name if two else "", result, one)
         for name, result, one in zip(answer.names, answer.results, shown, strict=True)
     )
     return (
         f"{note_html('difference', answer.difference)}"
-        f'<div class="maps{" two" if two else ""}">{figures}</div>{_scale_html(answer)}'
+        f'<div class="maps{shape}">{figures}</div>{_scale_html(answer)}'
     )
 
 
 def _figure_html(name: str, result: Localization, shown: ShownMap) -> str:
     width, height = shown.size
     size = f'width="{width}" height="{height}"'
-    title = f"<h2>{escape(name[:1].upper() + name[1:])}</h2>" if name else ""
+    name = _capitalised_words(name)
+    title = f"<h2>{escape(name)}</h2>" if name else ""
     kind = {True: "yes", False: "no", None: "unknown"}[result.visible]
-    verdict = f"{result.verdict[:1].upper()}{result.verdict[1:]}."
+    words, _, numbers = f"{result.verdict[:1].upper()}{result.verdict[1:]}.".partition(" (")
+    numbers = f" ({numbers}" if numbers else ""
     if result.route is not None and not is_unknown(result.route):
-        verdict += f" Located {result.route.describe()}."
+        numbers += f" Located {result.route.describe()}."
     return (
         f"<figure>{title}"
         f'<a class="stack" href="{escape(shown.picture)}" target="_blank" rel="noopener" '
         f'style="--ratio:{width / height:.4f}">'
         f'<img class="frame" src="{escape(shown.frame)}" alt="" {size}>'
         f'<img class="map" src="{escape(shown.picture)}" alt="{escape(describe(result))}" {size}>'
-        f'</a><figcaption class="verdict {kind}">{escape(verdict)}</figcaption></figure>'
+        f'</a><figcaption class="verdict {kind}"><strong>{escape(words)}</strong>'
+        f"{escape(numbers)}</figcaption></figure>"
     )
+
+
+def _capitalised_words(name: str) -> str:
+    """A sound of ours with a capital; names of files and models stay as they are."""
+    ours = name in (THIS_SOUND, *READY_SOUNDS)
+    return name[:1].upper() + name[1:] if ours else name
 
 
 def findings_html(answer: Answer, files: dict[str, str]) -> str:
     """What is heard, and the files to download: their addresses by name."""
-    heard = "".join(
-        heard_html(name if len(answer.names) > 1 else "", result)
-        for name, result in zip(answer.names, answer.results, strict=True)
-    )
-    two = " two" if len(answer.results) > 1 else ""
-    return f'<div class="findings{two}">{heard}</div>{downloads_html(files)}'
+    two = len(answer.results) > 1 and answer.same_scale
+    named = list(zip(answer.names, answer.results, strict=True))
+    if not two:  # two models hear the same sound; perhaps only one can name it
+        named = [("", next((r for r in answer.results if r.labels), answer.results[0]))]
+    heard = "".join(heard_html(name, result) for name, result in named)
+    return f'<div class="findings{" two" if two else ""}">{heard}</div>{downloads_html(files)}'
 
 
 def heard_html(name: str, result: Localization) -> str:

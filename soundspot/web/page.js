@@ -3,6 +3,36 @@
   const find = (query) => document.querySelector(query);
   const narrow = () => window.innerWidth <= 720;
 
+  const KINDS = { video: "a video", picture: "a picture", sound: "a sound", own: "a sound" };
+  const TYPES = { video: ["video"], picture: ["image"], sound: ["audio", "video"],
+    own: ["audio", "video"] };
+
+  // Where the files go, and how programs call this page, depend on its address.
+  const HERE = ["localhost", "127.0.0.1", "[::1]"];
+  const replace = (query, text, other) => {
+    const place = find(query);
+    if (place?.textContent.includes(text)) place.textContent = place.textContent.replace(text, other);
+  };
+  const address = () => {
+    if (!HERE.includes(location.hostname)) {
+      replace("#where", "Nothing leaves this computer.",
+        "Files stay on this server until you close the page.");
+    }
+    const page = (location.origin + location.pathname).replace(/\/$/, "");
+    if (page !== "http://127.0.0.1:7860") replace(".help pre code", "http://127.0.0.1:7860", page);
+  };
+
+  // gradio says "Drop Image Here - or - Click to Upload"; on a phone nothing can be dropped.
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const plain = (text) => {
+    const kind = KINDS[text.closest("#video, #picture, #sound, #own")?.id];
+    if (!kind || text.dataset.plain) return;
+    const words = touch ? ["", `Tap to choose ${kind}`] : [`Drop ${kind} here`, "or click to choose"];
+    const lines = [...text.childNodes].filter((node) => node.nodeType === 3 && node.data.trim());
+    lines.forEach((line, k) => { line.data = words[k] ?? ""; });
+    text.dataset.plain = "yes";
+  };
+
   // What gradio's own parts lack: names that contain what can be read, and one sentence an error.
   const repair = () => {
     for (const button of document.querySelectorAll(".upload-container[aria-label]")) {
@@ -12,25 +42,40 @@
       const text = button.innerText.trim(), label = button.getAttribute("aria-label");
       if (text && !label.startsWith(text)) button.setAttribute("aria-label", `${text}. ${label}`);
     }
+    for (const text of document.querySelectorAll("[data-testid=upload-text]")) plain(text);
+    address();
     for (const toast of document.querySelectorAll(".toast-body:not(.ours)")) {
       if (toast.innerText.includes("not playable")) toast.classList.add("ours");
     }
   };
   repair();
 
-  // On a phone the answer is below the question: go there as soon as there is work.
-  const toAnswer = () => {
-    if (narrow()) find("#answer")?.scrollIntoView({ behavior: "smooth", block: "start" });
+  // On a phone the answer is below the question: go there as soon as there is work, or an error,
+  // and stay there while the page grows and shrinks, until the visitor moves it.
+  const toAnswer = (behavior) => {
+    if (narrow()) find("#answer")?.scrollIntoView({ behavior, block: "start" });
   };
-  let working = false;
+  let working = false, failed = null, following = false;
+  for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+    document.addEventListener(kind, () => { following = false; }, { capture: true, passive: true });
+  }
+  const follow = () => {
+    if (!following || working) return;
+    if (Math.abs(find("#answer").getBoundingClientRect().top) > 50) toAnswer("instant");
+  };
+  new ResizeObserver(follow).observe(document.body);
   new MutationObserver(() => {
     repair();
-    const now = Boolean(find("#answer .working"));
-    if (now && !working) toAnswer();
-    working = now;
+    const now = Boolean(find("#looking .working")), error = find("#answer .note.error");
+    if ((now && !working) || (error && error !== failed)) {
+      following = true;
+      toAnswer("smooth");
+    }
+    [working, failed] = [now, error];
+    follow();
   }).observe(document.body, { childList: true, subtree: true });
   document.addEventListener("click", (event) => {
-    if (event.target.closest("#show")) toAnswer();
+    if (event.target.closest("#show")) toAnswer("smooth");
   });
 
   // The strength of the map is a matter of the browser alone.
@@ -40,9 +85,6 @@
   });
 
   // A file of the wrong kind gets one sentence, before gradio sees it.
-  const KINDS = { video: "a video", picture: "a picture", sound: "a sound", own: "a sound" };
-  const TYPES = { video: ["video"], picture: ["image"], sound: ["audio", "video"],
-    own: ["audio", "video"] };
   const complain = (sentence) => {
     const place = find("#complaint");
     if (place) place.textContent = sentence;

@@ -53,7 +53,7 @@ def serving(
     for name in served.names:
         served.get(name)  # a model that cannot be loaded is reported now, not to a visitor
     sessions = SessionStore(limited)
-    with _environment(sessions.root), only_listed_formats():
+    with _environment(sessions.root), only_listed_formats(), sessions.sweeping():
         page = build_page(Handlers(served, limited, sessions))
         try:
             yield _launch(page, sessions, host, port, login)

@@ -19,7 +19,10 @@ from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media.clips import MediaInfo
+from soundspot.web.heap import trim_heaps
 from soundspot.web.limits import MB, Limits
+
+SWEEP_EVERY = 60.0  # s
 
 
 @dataclass
@@ -179,6 +182,25 @@ class SessionStore:
                 shutil.rmtree(path.parent, ignore_errors=True)
         for key in idle:
             self.close(key)
+
+    @contextmanager
+    def sweeping(self, every: float = SWEEP_EVERY) -> Iterator[None]:
+        """Sweep while the context lasts, so that nothing waits for the next visitor.
+
+        Memory is returned as well: work whose answer nobody fetches has no other end.
+        """
+        done = threading.Event()
+
+        def sweep_on() -> None:
+            while not done.wait(every):
+                self.sweep()
+                trim_heaps()
+
+        threading.Thread(target=sweep_on, name="sweeper", daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
 
     def clear(self) -> None:
         """Close all sessions and remove the root."""

@@ -1,138 +1,31 @@
 """The web page in headless Chromium: a real page, with a quick model."""
 
-import io
 import os
 import re
-import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from PIL import Image
 
-from soundspot.inference.localizer import DEFAULT_MODEL
 from soundspot.media import clips as media
-from soundspot.web import comparing
 from soundspot.web.comparing import Question, ServedModels, answer_question
 from soundspot.web.overlays import make_overlays
 from soundspot.web.sessions import SessionStore
-from web_media import Louder, quick_model
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE = 60_000  # ms, for a busy machine; nothing waits so long that goes well
-MODELS = (DEFAULT_MODEL, "sspl-v2")
-AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
-PHONE = {"width": 390, "height": 844}
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    module = pytest.importorskip("soundspot.web.server", reason="gradio is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparing, "_load", quick_model)
-        with module.serving(MODELS) as url:
-            yield url
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    devices = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
-    with playwright.sync_playwright() as tool:
-        launched = tool.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *devices])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(server: str, browser):
-    """An open page; whatever it does, no request may leave the machine, and no script may fail."""
-    tab = browser.new_page(viewport={"width": 1280, "height": 900})
-    tab.set_default_timeout(PATIENCE)
-    asked: list[str] = []
-    failed: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url))
-    tab.on("pageerror", lambda error: failed.append(str(error)))
-    tab.goto(server)
-    tab.wait_for_selector("#show")
-    yield tab
-    tab.close()
-    assert len(asked) > 10
-    assert [url for url in asked if not url.startswith((server, "data:", "blob:"))] == []
-    assert failed == []
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory) -> Path:
-    """Three seconds: a bright square at the left, barks, then a tone."""
-    frame = np.full((120, 160, 3), 40, np.uint8)
-    frame[40:90, 10:60] = 250
-    time = np.arange(24_000) / 16_000
-    barks = np.random.default_rng(0).normal(0, 0.2, 24_000)
-    sound = np.concatenate([barks, 0.1 * np.sin(2 * np.pi * 400 * time)]).astype(np.float32)
-    path = tmp_path_factory.mktemp("clips") / "dog.mp4"
-    media.write_video(path, [frame] * 30, sound, 10.0)
-    return path
-
-
-def give(page, path: Path, place: str = "video") -> None:
-    page.locator(f"#{place} input[type=file]").first.set_input_files(str(path))
-
-
-def located(page, clip: Path) -> None:
-    give(page, clip)
-    page.wait_for_selector("#maps img.map")
-
-
-def settled(page) -> None:
-    """Nothing is under way."""
-    page.wait_for_selector("#moving video", state="attached")
-    page.wait_for_selector(".working", state="detached")
-
-
-def pixels(page, picture: str) -> np.ndarray:
-    address = page.evaluate(f"document.querySelector('#maps img.{picture}').src")
-    image = Image.open(io.BytesIO(httpx.get(address).content))
-    return np.asarray(image.convert("RGB")).astype(float)
-
-
-def wait_for_another_map(page, old: str) -> None:
-    page.wait_for_function(
-        "old => document.querySelector('#maps img.map').getAttribute('src') != old", arg=old
-    )
-
-
-def address_of_map(page) -> str:
-    return page.locator("#maps img.map").first.get_attribute("src")
-
-
-def width(page) -> int:
-    return page.evaluate("document.documentElement.scrollWidth")
-
-
-def toasts(page) -> list[str]:
-    return page.evaluate(
-        "[...document.querySelectorAll('.toast-body')].filter(e => e.offsetParent)"
-        ".map(e => e.innerText)"
-    )
-
-
-def violations(page, state: str) -> list[str]:
-    """What axe finds serious or critical."""
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run(document)")["violations"]
-    return [
-        f"{state}: {rule['id']}: {node['html'][:120]}"
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-        for node in rule["nodes"]
-    ]
+from web_media import Louder
+from web_pages import (
+    MODELS,
+    PATIENCE,
+    address_of_map,
+    give,
+    located,
+    pixels,
+    settled,
+    tab_to,
+    toasts,
+    wait_for_another_map,
+)
 
 
 def test_a_clip_gets_its_map_where_the_model_puts_it(page, clip: Path):
@@ -275,82 +168,6 @@ def test_the_keyboard_is_enough(page, clip: Path):
     page.keyboard.press("Home")
     wait_for_another_map(page, old)
     tab_to(page, "document.activeElement.id == 'show'")
-
-
-def tab_to(page, wanted: str) -> None:
-    for _ in range(80):
-        page.keyboard.press("Tab")
-        if page.evaluate(wanted):
-            return
-    raise AssertionError(f"the Tab key never got to {wanted}")
-
-
-def test_on_a_phone_the_answer_comes_into_sight(page, tmp_path: Path):
-    """Of an upright video, too."""
-    frame = np.random.default_rng(0).integers(0, 255, (160, 90, 3), dtype=np.uint8)
-    noise = np.random.default_rng(1).normal(0, 0.2, 32_000).astype(np.float32)
-    media.write_video(tmp_path / "upright.mp4", [frame] * 20, noise, 10.0)
-    page.set_viewport_size(PHONE)
-    assert width(page) <= 390
-    give(page, tmp_path / "upright.mp4")
-    in_sight = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.top < 500 }"
-    page.wait_for_selector(".working")
-    page.wait_for_function(f"({in_sight})(document.querySelector('#answer'))")
-    page.wait_for_selector("#maps img.map")
-    page.wait_for_function(f"({in_sight})(document.querySelector('#maps'))")
-    assert page.locator("#maps .stack").bounding_box()["height"] <= 0.55 * PHONE["height"]
-    assert page.locator("#video video").bounding_box()["height"] <= 0.4 * PHONE["height"]
-    assert width(page) <= 390
-    page.click("[data-example=bird]")
-    page.wait_for_selector(".maps.two")
-    assert width(page) <= 390
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(server: str, browser, clip: Path, tmp_path: Path, scheme: str):
-    tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    tab.set_default_timeout(PATIENCE)
-    tab.goto(server)
-    tab.wait_for_selector("#show")
-    tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
-    found = violations(tab, "empty")
-    give(tab, clip)
-    tab.wait_for_selector("#making .working")
-    found += violations(tab, "making")
-    settled(tab)
-    found += violations(tab, "moving")
-    tab.click("[data-example=bird]")
-    tab.wait_for_selector(".maps.two")
-    tab.wait_for_selector(".working", state="detached")
-    found += violations(tab, "two maps")
-    tab.click("#picture [aria-label='Remove Image']")
-    tab.get_by_text("Now add a picture.").wait_for()
-    found += violations(tab, "a file is missing")
-    (tmp_path / "bad.jpg").write_bytes(b"this is no picture" * 99)
-    give(tab, tmp_path / "bad.jpg", "picture")
-    tab.get_by_text(re.compile("^bad.jpg ")).wait_for()
-    found += violations(tab, "error")
-    tab.close()
-    assert found == []
-
-
-def test_recording_from_camera_and_microphone(page):
-    """Chromium's fake devices: a moving picture, and a beep every second."""
-    page.click("#video [aria-label='Capture from camera']")
-    page.get_by_text("Click to Access Webcam").click()
-    record = page.locator("#video button.capture-button")
-    record.wait_for()
-    assert violations(page, "camera") == []
-    record.click()
-    page.wait_for_timeout(4000)  # what is recorded
-    record.click()
-    page.wait_for_selector("#maps img.map")
-    page.get_by_role("tab", name="A picture and a sound").click()
-    page.click("#sound [aria-label='Record audio']")
-    page.click("#sound .record-button")
-    page.wait_for_timeout(2500)
-    page.click("#sound .stop-button")
-    page.get_by_text("Now add a picture.").wait_for()
 
 
 def test_a_closed_page_takes_its_files_with_it(server: str, browser, clip: Path, monkeypatch):

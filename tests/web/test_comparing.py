@@ -32,11 +32,16 @@ def test_how_different_two_maps_are():
     names = ("this sound", "a siren")
     assert Answer((rising, falling), names).correlation == pytest.approx(-1)
     line = Answer((rising, falling), names).difference
-    assert line.startswith("The maps correlate at -1.00: the other sound gives a very different")
+    assert line.startswith("The other sound gives a very different map: the two correlate at -1.00")
     close = result([[0, 1, 1]])  # covariance 1/3 over deviations sqrt(2/3) and sqrt(2)/3
     line = Answer((rising, close), names, same_scale=False).difference
-    assert line.startswith("The maps correlate at 0.87: the other model changes the map")
+    assert line.startswith("The other model changes the map: the two correlate at 0.87")
     assert "hardly changes" in Answer((rising, rising), names).difference
+    faint = Answer((result([[0, 1, 2]], 0.8), result([[0, 1, 2]], 0.2)), names)
+    assert faint.difference == (
+        "The other sound gives a very different map: the two correlate at 1.00 "
+        "(1 is identical, 0 unrelated) and peak at 0.80 and 0.20."
+    )
     flat = Answer((rising, result([[1, 1, 1]])), names)
     assert flat.correlation is None and "flat" in flat.difference
     assert Answer((rising,), names[:1]).difference == ""

@@ -1,15 +1,20 @@
 """The page and its handlers keep to the rules of the server."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gradio as gr
 import pytest
 
 from brightness import brightness_localizer
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.router import Router
+from soundspot.model.routing import RouteTable
 from soundspot.web import comparing, handlers
 from soundspot.web.comparing import NOTHING, ServedModels
-from soundspot.web.handlers import MOVING_OUTPUTS, VIDEO, Handlers, Inputs
+from soundspot.web.controls import MOVING_OUTPUTS, VIDEO, Inputs
+from soundspot.web.handlers import Handlers
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
@@ -71,3 +76,18 @@ def test_all_models_that_are_served_stay_loaded(monkeypatch):
         for name in names:
             models.get(name)
     assert loaded == list(names)
+
+
+def test_a_model_is_loaded_with_its_bridge(monkeypatch):
+    """Else the first sound that needs the bridge would wait for it, and maybe for a download."""
+    loaded = []
+
+    def load_bridge() -> Localizer:
+        loaded.append("bridge")
+        return brightness_localizer()
+
+    router = Router(RouteTable((), (), (), (), ()), load_bridge)
+    model = replace(brightness_localizer(), router=router)
+    monkeypatch.setattr(comparing, "load", lambda name, device: model)
+    ServedModels(("with a bridge",)).get("with a bridge")
+    assert loaded == ["bridge"]

@@ -10,7 +10,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media import clips as media
-from soundspot.media import decoding
+from soundspot.media import deadline, decoding
 from soundspot.media.clips import MediaError
 from soundspot.web.limits import Limits, check_upload
 from web_media import write_clip
@@ -47,6 +47,17 @@ def test_limits(tmp_path: Path):
         check_upload(path, Limits(megapixels=0.003))
     with pytest.raises(SoundspotError, match="a limit above 0 for seconds, got nan"):
         Limits(seconds=float("nan"))
+
+
+def test_decoders_that_hang_are_few(tmp_path: Path, monkeypatch):
+    """Each keeps a core busy: somebody with a file on which they hang must not get them all."""
+    path = write_clip(tmp_path / "a.mp4")
+    monkeypatch.setattr(deadline, "hung", lambda: 2)
+    assert check_upload(path, Limits(hung=3)).kind == "video"
+    with pytest.raises(SoundspotError, match="damaged videos keep this server's decoders busy"):
+        check_upload(path, Limits(hung=2))
+    Image.new("RGB", SMALL).save(tmp_path / "a.png")
+    assert check_upload(tmp_path / "a.png", Limits(hung=2)).kind == "image"
 
 
 def test_the_header_is_enough_to_refuse_a_large_video(tmp_path: Path, monkeypatch):

@@ -44,6 +44,23 @@ def test_only_names_worth_saying_are_listed():
     assert "cannot name sounds" in heard_html("", replace(unsure, labels=[]))
 
 
+def test_two_models_hear_the_same_sound():
+    named, mute = result([[0, 1]]), replace(result([[0, 1]]), labels=[])
+    shown = findings_html(Answer((mute, named), ("mute", "named"), same_scale=False), {})
+    assert shown.count("<h2>") == 1 and "<h2>Heard</h2>" in shown and "Dog" in shown
+    both = findings_html(Answer((named, named), ("this sound", "a siren")), {})
+    assert "Heard in this sound" in both and "Heard in a siren" in both
+
+
+def test_a_tall_map_has_its_words_beside_it():
+    def shape(*sizes):
+        shown = [replace(SHOWN, size=size) for size in sizes]
+        answer = Answer((result([[0, 1]]),) * len(shown), ("a", "b")[: len(shown)])
+        return maps_html(answer, shown).partition('<div class="maps')[2].partition('"')[0]
+
+    assert [shape((5, 15)), shape((15, 5)), shape((5, 15), (5, 15))] == [" tall", "", " two"]
+
+
 def test_a_map_in_words():
     found = replace(result([[0, 1, 2]]), box=(10, 0, 15, 5), at=2.0, threshold=0.4)
     assert describe(found) == (
@@ -57,7 +74,7 @@ def test_the_page_says_who_made_the_map():
     def shown(route):
         return maps_html(Answer((replace(result([[0, 1]]), route=route),), ("",)), (SHOWN,))
 
-    assert "Located by its name: banjo." in shown(Route("names", 1.0, "Banjo"))
+    assert "Located by the name &quot;banjo&quot;." in shown(Route("names", 1.0, "Banjo"))
     unknown = shown(Route("unknown", 0.0, "Hum"))
     assert "Cannot tell: this sound was not learned" in unknown and "Located" not in unknown
     assert "Located" not in shown(None)

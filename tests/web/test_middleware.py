@@ -135,15 +135,16 @@ def test_web_sockets_are_closed(store: SessionStore):
 
 
 def test_memory_is_returned_after_every_answer(store: SessionStore, monkeypatch):
-    """Programs need not have a heartbeat whose end could be noticed."""
+    """And when a page is closed; programs need not have a heartbeat whose end could be noticed."""
     trimmed = []
     monkeypatch.setattr(middleware, "trim_heaps", lambda: trimmed.append(1))
     for path in ("/", f"{API}/file=/tmp/a.mp4", f"{API}/info"):
         ask(store, "GET", path)
     assert trimmed == []
-    for path in (f"{API}/queue/data?session_hash=a", f"{API}/call/localize/123"):
-        ask(store, "GET", path)
-    assert len(trimmed) == 2
+    ends = ("queue/data?session_hash=a", "call/localize/123", "heartbeat/a")
+    for number, end in enumerate(ends, 1):
+        ask(store, "GET", f"{API}/{end}")
+        assert len(trimmed) == number
 
 
 def test_a_full_queue_is_explained(store: SessionStore):

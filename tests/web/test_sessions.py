@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from soundspot.common.errors import SoundspotError
+from soundspot.web import sessions
 from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
 
@@ -65,8 +67,10 @@ def test_the_oldest_files_go_first(store: SessionStore):
     mine = store.session("mine")
     uploads = [store.claim(mine, upload(store, f"{k}.mp4")) for k in range(3)]
     store.claim(mine, uploads[0])  # used again
+    mine.infos = dict.fromkeys(uploads)
     store.claim(mine, upload(store, "new.mp4"))
     assert [path.exists() for path in uploads] == [True, False, True]
+    assert list(mine.infos) == [uploads[0], uploads[2]]
     results = [store.result_path(mine, "m.jpg") for _ in range(4)]
     assert [path.parent.exists() for path in results] == [False, True, True, True]
 
@@ -79,6 +83,23 @@ def test_what_is_forgotten_is_swept(store: SessionStore, clock: Clock):
     clock.now = 3601.5
     store.sweep()
     assert not mine.folder.exists() and store.session("other").folder.exists()
+
+
+def test_nothing_waits_for_the_next_visitor(store: SessionStore, clock: Clock, monkeypatch):
+    forgotten, swept = upload(store), threading.Event()
+    real = store.sweep
+    monkeypatch.setattr(store, "sweep", lambda: (real(), swept.set()))
+    clock.now = 601.0
+    with store.sweeping(every=0.001):
+        assert swept.wait(10)
+    assert not forgotten.exists()
+
+
+def test_memory_is_returned_even_if_nobody_fetches_an_answer(store: SessionStore, monkeypatch):
+    trimmed = threading.Event()
+    monkeypatch.setattr(sessions, "trim_heaps", trimmed.set)
+    with store.sweeping(every=0.001):
+        assert trimmed.wait(10)
 
 
 def test_programs_make_room_for_visitors_but_open_pages_do_not(store: SessionStore, clock: Clock):

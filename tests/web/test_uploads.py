@@ -15,7 +15,7 @@ from soundspot.web import sessions
 from soundspot.web.limits import Limits
 from soundspot.web.middleware import RequestFilter
 from soundspot.web.sessions import SessionStore
-from soundspot.web.uploads import NO_ROOM, file_name
+from soundspot.web.uploads import NO_ROOM, Upload, file_name
 
 ADDRESS = "http://here/gradio_api/upload"
 FORM = {"content-type": "multipart/form-data; boundary=BOUNDARY"}
@@ -125,6 +125,21 @@ def test_equal_uploads_at_once_do_not_touch_each_other(store: SessionStore):
     first, second = (Path(answers[k].json()[0]) for k in (0, 2))
     assert first != second and first.stat().st_size == second.stat().st_size == 300_000
     assert len(list(store.root.iterdir())) == 3
+
+
+def test_an_upload_that_takes_long_is_not_swept_away(store: SessionStore, monkeypatch):
+    """The ten minutes that an upload may wait for somebody begin when it has arrived."""
+    body = form(("a.mp4", b"x" * 1000))
+    upload = Upload(store, b"BOUNDARY")
+    upload.write(body[:500])
+    later = store._clock() + 2 * store.limits.unclaimed
+    monkeypatch.setattr(store, "_clock", lambda: later)
+    store.sweep()
+    upload.write(body[500:])
+    (path,) = upload.finish()
+    upload.close()
+    store.sweep()
+    assert path.read_bytes() == b"x" * 1000
 
 
 def test_an_interrupted_upload_leaves_nothing(store: SessionStore):

@@ -9,7 +9,8 @@ from brightness import brightness_localizer
 from media_opens import MOST, count_opens
 from soundspot.web import comparing
 from soundspot.web.comparing import NOTHING, ServedModels
-from soundspot.web.handlers import LOOK_OUTPUTS, MOVING_OUTPUTS, VIDEO, Handlers, Inputs
+from soundspot.web.controls import LOOK_OUTPUTS, MOVING_OUTPUTS, VIDEO, Inputs
+from soundspot.web.handlers import Handlers
 from soundspot.web.limits import Limits
 from soundspot.web.sessions import SessionStore
 from web_media import write_clip
