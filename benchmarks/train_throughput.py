@@ -4,9 +4,10 @@
 
 - PCM: forward and backward with PyTorch's own convolutions, as it was before
   soundspot.model.fast_convolutions, against today's; and the peak memory of each.
-- Steps: the on-line step encodes two views and the sound of every pair in PyTorch's default memory
-  layout, as the released code does; the cached one reads the features. With the PCM, on-line is
-  measured with both forms of it.
+- Steps: the on-line step encodes two views and the sound of every pair with PyTorch's own
+  operations in its default memory layout, as the released code does; the cached one reads the
+  features. The on-line step with our faster convolutions and the cached one in bfloat16 (train.amp)
+  stand beside them, so that it can be told what each brings.
 
 All times are CPU times of one thread, the two sides of a ratio in turns, and the middle one of
 several: other work on the machine then matters little. Absolute times depend on the machine; the
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +33,7 @@ import torch.nn.functional as F
 
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
-from soundspot.encoders.table import build_encoder
+from soundspot.encoders.building import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
@@ -137,42 +139,43 @@ def tiny_set(folder, count):
     return writer.finish(rows, (), ()).pairset
 
 
-def make_step(config, channels_last, plain=False):
+def make_step(config, channels_last, amp=False):
     model = SSPL(config)
-    if plain:
-        model.branch.pcm = PlainPCM(config.c_v, config.c_a, config.cycles)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     optimiser = make_optimiser(model, TrainConfig())
 
     def step(batch):
         optimiser.zero_grad(set_to_none=True)
-        model(batch).loss.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+            output = model(batch)
+        output.loss.backward()
         optimiser.step()
 
     return step
 
 
-def online(config, pairs, plain=False):
+def online(config, pairs, plain):
     """Seconds a pair when everything is encoded in the step, in the default layout."""
     visual, audio = build_encoder("vgg16", None), build_encoder("yamnet", None)
-    step = make_step(config, channels_last=False, plain=plain)
+    step = make_step(config, channels_last=False)
     views = [torch.randn(pairs, 3, 224, 224) for _ in range(2)]
     waves = torch.rand(pairs, 48_000) * 2 - 1
 
     def whole():
-        with torch.no_grad():
-            f_v1, f_v2 = (visual(view) for view in views)
-            f_a = audio(waves)
-        step(Batch(f_v1, f_v2, f_a, torch.full((pairs,), -1)))
+        with plain_operations() if plain else nullcontext():
+            with torch.no_grad():
+                f_v1, f_v2 = (visual(view) for view in views)
+                f_a = audio(waves)
+            step(Batch(f_v1, f_v2, f_a, torch.full((pairs,), -1)))
 
     whole()
     return median(cpu_time(whole) for _ in range(3)) / pairs
 
 
-def cached(config, data, batch):
+def cached(config, data, batch, amp=False):
     """Seconds a pair from the cache, reading included, and the share spent waiting for data."""
-    step = make_step(config, channels_last=True)
+    step = make_step(config, channels_last=True, amp=amp)
     for epoch in range(2):  # the first one warms up
         used, waited = [], 0.0
         start = mark = time.perf_counter()
@@ -188,7 +191,7 @@ def cached(config, data, batch):
 
 def compare_steps(many, few, peak):
     """On-line against cached, with and without PCM."""
-    plain, pcm = SSPLConfig(c_a=C_A), SSPLConfig(c_a=C_A, pcm=True)
+    without, pcm = SSPLConfig(c_a=C_A), SSPLConfig(c_a=C_A, pcm=True)
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         pairs: PairSet = tiny_set(Path(folder) / "pairs", 2 * many)
@@ -196,24 +199,25 @@ def compare_steps(many, few, peak):
         encode(pairs, cache_folder(pairs, spec), spec)
         cache = FeatureCache.open(cache_folder(pairs, spec), pairs, spec)
         data = TrainingData(pairs, "train", cache, None, 0)
-        for name, config in (("without PCM", plain), ("with PCM", pcm)):
+        for name, config in (("without PCM", without), ("with PCM", pcm)):
             batch = many // 4 if config.pcm else many
             fast, waiting = cached(config, data, batch)
-            slow = online(config, few)
+            rounded, _ = cached(config, data, batch, amp=True)
+            plain = online(config, few, plain=True)
+            ours = online(config, few, plain=False)
+            macs = 2 * VGG16_MACS + (6 * PCM_MACS if config.pcm else 0)
             row = {
                 "cached_batch": batch,
-                "online_ms_a_pair": round(1e3 * slow, 2),
+                "online_ms_a_pair": round(1e3 * plain, 2),
+                "online_fast_convolutions_ms_a_pair": round(1e3 * ours, 2),
                 "cached_ms_a_pair": round(1e3 * fast, 2),
-                "speedup": round(slow / fast, 1),
+                "cached_amp_ms_a_pair": round(1e3 * rounded, 2),
+                "speedup": round(plain / fast, 1),
+                "speedup_over_fast_convolutions": round(ours / fast, 1),
+                "speedup_amp": round(plain / rounded, 1),
                 "waiting_for_data": round(waiting, 4),
+                "online_share_of_sgemm": round(2 * macs / plain / 1e9 / peak, 3),
             }
-            macs = 2 * VGG16_MACS
-            if config.pcm:
-                slow = online(config, few, plain=True)
-                macs += 6 * PCM_MACS
-                row["online_plain_pcm_ms_a_pair"] = round(1e3 * slow, 2)
-                row["speedup_over_plain_pcm"] = round(slow / fast, 1)
-            row["online_share_of_sgemm"] = round(2 * macs / slow / 1e9 / peak, 3)
             rows[name] = row
             print(name, row, flush=True)
     return rows

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from soundspot.common.errors import SoundspotError
+from soundspot.common.garbage import uncollected
 
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
@@ -133,7 +134,9 @@ def evaluate(
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        with uncollected():
+            module = import_module(_LAZY[name])
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

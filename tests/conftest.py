@@ -18,11 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, leave out the tests that took long when slow_tests.txt was written."""
+    """With --fast, leave out the tests that slow_tests.txt lists: alone, or with their file."""
     if not config.getoption("--fast"):
         return
     slow = set(SLOW.read_text(encoding="utf-8").split("\n"))
-    left_out = [item for item in items if item.nodeid in slow]
+    left_out = [item for item in items if slow & {item.nodeid, item.nodeid.partition("::")[0]}]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
 

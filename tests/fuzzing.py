@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SECONDS, MEGABYTES = 60, 2_000
-WIDTH, HEIGHT = 48, 32
+WIDTH, HEIGHT = 64, 64  # AV1 is no smaller
+IMAGES = ("jpg", "png", "webp", "bmp", "tiff", "gif", "ppm", "avif")
 EXTREMES = (b"\x00" * 4, b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x00\x00\x00\x80", b"\x80\x00\x00\x00")
 WORDS = ("-1", "0", "1e9", "1e40", "1e999", ".nan", "null", "true", "'x'", "[]", "{}", "\x00", "é")
 NUMBER = re.compile(rb"-?\d+(\.\d+)?")
@@ -270,6 +271,31 @@ def _read_checkpoint(path: Path) -> object:
     return checkpoint.load(path)
 
 
+def _parts_of_run() -> tuple[Any, Any, Any]:
+    from soundspot.model.methods.sspl import SSPL, SSPLConfig
+    from soundspot.training.average import WeightAverage
+    from soundspot.training.optimiser import make_optimiser
+    from soundspot.training.recipe import TrainConfig
+
+    method = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=11))
+    return method, WeightAverage(method, 0.5), make_optimiser(method, TrainConfig())
+
+
+def _state(folder: Path) -> Path:
+    from soundspot.training.state import TrainState, save_state
+
+    save_state(folder / "state.pt", TrainState(step=3), *_parts_of_run())
+    return folder / "state.pt"
+
+
+def _read_state(path: Path) -> object:
+    import torch
+
+    from soundspot.training.state import load_state
+
+    return load_state(path, *_parts_of_run(), torch.device("cpu"), steps_per_epoch=2)
+
+
 def _bridge(folder: Path) -> Path:
     path = folder / "bridge.yaml"
     path.write_text("dog: Bark; Dog -> beagle ... husky\nclock: Tick -> clock\n")
@@ -324,6 +350,7 @@ KINDS: dict[str, Kind] = {
     "mkv": _video("mkv", "libx264", "aac"),
     "mov": _video("mov", "mjpeg", "aac"),
     "webm": _video("webm", "libvpx", "libopus"),
+    "av1": _video("webm", "libsvtav1", "libopus"),
     "avi": _video("avi", "mpeg4", "mp2"),
     "flv": _video("flv", "flv1", "aac"),
     "ts": _video("ts", "libx264", "aac"),
@@ -332,13 +359,14 @@ KINDS: dict[str, Kind] = {
     "mp3": _sound("mp3", "libmp3lame"),
     "ogg": _sound("ogg", "libopus"),
     "m4a": _sound("m4a", "aac"),
-    **{suffix: _image(suffix) for suffix in ("jpg", "png", "webp", "bmp", "tiff", "gif")},
+    **{suffix: _image(suffix) for suffix in IMAGES},
     "recipe": Kind(_recipe, _read_recipe, text=True),
     "pairset.json": _part_of_pair_set("pairset.json"),
     "pairs.jsonl": _part_of_pair_set("pairs.jsonl"),
     "features.json": _part_of_cache("features.json"),
     "eval-00000.npy": _part_of_cache("eval-00000.npy"),
     "checkpoint": Kind(_checkpoint, _read_checkpoint, text=True),
+    "state": Kind(_state, _read_state),
     "bridge": Kind(_bridge, _read_bridge, text=True),
     "ids": Kind(_ids, _read_ids, text=True),
     "maps": Kind(_maps, _read_maps),

@@ -3,6 +3,9 @@
     python tests/mutating.py                  all of mutants.yaml
     python tests/mutating.py --only 1..20,33  some of it, by number
     python tests/mutating.py --only pcm       or by the name of the file
+    python tests/mutating.py --sample 60      that many, drawn by --seed (0 by default)
+
+A run that was interrupted goes on with --only 97.. or whichever number comes next.
 
 A copy of the tree is broken, never the tree itself. Every mutation is run in a fork of this
 process, which has imported torch and soundspot already and forgets only what depends on the broken
@@ -15,6 +18,7 @@ import ast
 import importlib
 import multiprocessing
 import os
+import random
 import resource
 import shutil
 import subprocess
@@ -205,12 +209,19 @@ def chosen(mutants: Sequence[Mutant], only: str | None) -> dict[int, Mutant]:
     return {n: m for n, m in numbered.items() if only is None or _is_chosen(n, m, only)}
 
 
+def drawn(some: dict[int, Mutant], count: int, seed: int) -> dict[int, Mutant]:
+    """That many of them, or all if there are fewer, in their order."""
+    numbers = random.Random(seed).sample(sorted(some), min(count, len(some)))
+    return {number: some[number] for number in sorted(numbers)}
+
+
 def _is_chosen(number: int, mutant: Mutant, only: str) -> bool:
     for part in only.split(","):
         first, _, last = part.partition("..")
-        if first.isdecimal() and int(first) <= number <= int(last or first):
-            return True
-        if not first.isdecimal() and part in mutant.file:
+        if not first.isdecimal():
+            if part in mutant.file:
+                return True
+        elif int(first) <= number and (number <= int(last or first) or part.endswith("..")):
             return True
     return False
 
@@ -237,8 +248,13 @@ def survivors(some: dict[int, Mutant], root: Path) -> Iterator[Mutant]:
 def main() -> int:
     """Run the list, print what survives, and return 1 if that is too much."""
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--only", help="such as 1..20,33 or a part of the files' names")
-    some = chosen(read_list(), words.parse_args().only)
+    words.add_argument("--only", help="such as 1..20,33 or 97.. or a part of the files' names")
+    words.add_argument("--sample", type=int, help="how many to draw of these")
+    words.add_argument("--seed", type=int, default=0, help="of the draw")
+    given = words.parse_args()
+    some = chosen(read_list(), given.only)
+    if given.sample is not None:
+        some = drawn(some, given.sample, given.seed)
     with tempfile.TemporaryDirectory(prefix="soundspot-mutants-") as folder:
         root = Path(folder) / "tree"
         try:

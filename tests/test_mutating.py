@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mutating import ROOT, ListError, Mutant, chosen, dependents, module_name, mutated, read_list
+from mutating import (
+    ROOT,
+    ListError,
+    Mutant,
+    chosen,
+    dependents,
+    drawn,
+    module_name,
+    mutated,
+    read_list,
+)
 
 MUTANTS = read_list()
 
@@ -41,7 +51,18 @@ def test_parts_of_the_list():
     some = [Mutant(f"{name}.py", "a", "b", ()) for name in ("pcm", "losses", "views")]
     assert list(chosen(some, "2..9")) == [2, 3]
     assert list(chosen(some, "pcm,3")) == [1, 3]
+    assert list(chosen(some, "2..,pcm")) == [1, 2, 3]
+    assert list(chosen(some, "2..")) == [2, 3]
+    assert list(chosen(some, "2")) == [2]
     assert list(chosen(some, None)) == [1, 2, 3]
+
+
+def test_a_sample_of_the_list():
+    some = chosen([Mutant(f"{k}.py", "a", "b", ()) for k in range(30)], "5..")
+    draws = [list(drawn(some, 7, seed)) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] == sorted(set(draws[0])) and len(draws[0]) == 7
+    assert draws[0] != draws[2] and min(map(min, draws)) >= 5
+    assert drawn(some, 99, 0) == some
 
 
 def test_what_depends_on_a_module_is_imported_again():

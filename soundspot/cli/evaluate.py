@@ -100,37 +100,52 @@ def reproduce(
     benchmark: Benchmarks | None = None,
     annotations: Path | None = None,
     runs: Path = Path("runs/reproduce"),
+    records: Path | None = None,
+    no_training: Flag = False,
+    line: Annotated[list[str] | None, REPEATABLE] = None,
     out: Out = None,
     device: str = "auto",
 ) -> None:
-    """Reproduce a table or figure of the paper: train what is missing, test, compare.
+    """Reproduce a table or figure of the paper: train what is missing, then test and compare.
 
     It can be interrupted at any time: the same command resumes. Tables share their runs.
 
     Args:
         table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles),
-            figure (success, iterations, examples, false-negatives), or one that the paper has
-            not (steps, ingredients).
+            figure (success, iterations, examples, false-negatives), or one that is not in the
+            paper (steps, ingredients).
         data: Pair set to train on.
         seeds: Number of seeds. Default: 3, or 1 with --quick.
-        quick: Train a few epochs only, to see the whole table soon.
+        quick: Train for only a few steps, to see the whole table soon.
         test: Pair set to test on, if the training set has no test split.
         benchmark: Benchmark to test on, then its duets if it has any. Default: the training set's.
         annotations: Folder of the benchmark's annotation files.
         runs: Folder of all runs.
+        records: Folder of the records of runs: a run that has one is neither trained nor tested
+            again, and every other gets one. Default: records in the folder of the runs.
+        no_training: Train nothing: make the table from finished and recorded runs, and name the
+            lines that have neither.
+        line: Train only this line; repeat for several. The others are treated as with
+            --no-training.
         out: Folder for the table as JSON and Markdown, and the figure. Default: that of the runs.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.data.pair_set import PairSet
-    from soundspot.reproduce.experiments import find_table
+    from soundspot.reproduce.experiments import check_lines, find_table
     from soundspot.reproduce.results import write_table
     from soundspot.reproduce.runs import ReproductionPlan, choose_test_set
 
     experiment = find_table(table)  # refuse a wrong name first
+    check_lines(experiment, line or ())
     pairs = PairSet.open(data)
     test_set = choose_test_set(pairs, test, benchmark or (), annotations, experiment)
     count = seeds if seeds is not None else 1 if quick else 3
-    plan = ReproductionPlan(table, pairs, test_set, count, quick, runs, device)
+    plan = ReproductionPlan(
+        *(table, pairs, test_set, count, quick, runs, device),
+        records=records,
+        no_training=no_training,
+        lines=tuple(line or ()),
+    )
     write_table(plan, out or runs, say)
 
 

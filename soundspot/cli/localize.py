@@ -20,6 +20,7 @@ from soundspot.cli.options import (
     say,
 )
 from soundspot.common.errors import SoundspotError, install_advice
+from soundspot.common.garbage import uncollected
 from soundspot.common.id_lists import is_folder_or_list
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ def localize(
 ) -> int:
     """Show where the sound comes from in a video, or in a photo with a sound file.
 
-    The ending of the output decides what is made. A picture shows one moment, or with --sources
-    one moment per sound. A video shows the heat map as it moves, with the sound.
+    The extension of the output decides what is made. A picture shows one moment, or with --sources
+    one moment per sound. A video shows the moving heat map, with the sound.
 
-    Given a folder or a list of files, every file is localised at its middle; the results are
-    lines of JSON and maps.
+    Given a folder or a list of files, every file is localised at its middle; the results are JSON
+    lines and maps.
 
     Args:
         file: A video with sound, or an image together with --audio; or a folder; or a list of
@@ -59,8 +60,8 @@ def localize(
         audio: Sound file to locate instead of the video's own sound.
         at: Time in the video: seconds, or 0:12. Default: the best of a few loud moments.
         out: Picture (.png, .jpg, .jpeg, .webp) or video (.mp4, .mov, .mkv, .webm) to write, or a
-            folder. Default: NAME-soundspot.png in the current folder. For a folder or list, the
-            folder to write is required.
+            folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
+            output folder.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
             soundspot-v1+names.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
@@ -68,7 +69,7 @@ def localize(
             for several files one line per file; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
-        every_frame: Encode every frame of a video. Default: not while the picture stays the same.
+        every_frame: Encode every frame of a video, even while the picture stays the same.
         cycles: T of a model with a PCM. Default: the T it was trained with.
         overlays: For a folder or list: also draw every map over its frame.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
@@ -77,7 +78,7 @@ def localize(
     """
     folders = [path for path in (file, *more) if is_folder_or_list(path)]
     if folders and more:
-        raise SoundspotError(f"{folders[0]} is a folder or list: give it alone, or only files")
+        raise SoundspotError(f"{folders[0]} is a folder or list: pass it alone, or pass only files")
     if folders:
         given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
         given |= {"--sources": sources != 1, "--cycles": cycles, "--every-frame": every_frame}
@@ -91,7 +92,8 @@ def localize(
 
 
 def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
-    from soundspot.inference import localizer
+    with uncollected():
+        from soundspot.inference import localizer
 
     return replace(localizer.load(model, device), cycles=cycles)
 
@@ -105,11 +107,11 @@ def _localize_folder(
     engine: EngineName,
     jobs: int | None,
 ) -> int:
+    if out is None:
+        raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
     from soundspot.inference.batch import BatchJob, run_batch
     from soundspot.parallel.engines import Engine
 
-    if out is None:
-        raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
     job = BatchJob(source, out, model, overlays, Engine(engine, jobs), device=device)
     return 0 if run_batch(job, say) else 2
 
@@ -147,7 +149,9 @@ def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
     owners: dict[Path, Path] = {}
     for file, place in places.items():
         if (other := owners.setdefault(place, file)) != file:
-            raise SoundspotError(f"{other} and {file} would both become {place}: run them apart")
+            raise SoundspotError(
+                f"{other} and {file} would both become {place}: run them separately"
+            )
     return places
 
 
@@ -158,7 +162,8 @@ def demo(*, out: Out = None, device: str = "auto") -> None:
         out: Folder for the pictures. Default: out.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
-    from soundspot.inference.demo import run_demo
+    with uncollected():
+        from soundspot.inference.demo import run_demo
 
     run_demo(out or Path("out"), say, device)
 
@@ -185,8 +190,8 @@ def serve(
         max_seconds: Longest video or sound to accept.
         max_mb: Largest file to accept, in MB.
         auth: USER:FILE: ask visitors for this name and for the password whose hash is in the file.
-            A file that does not exist is made, from a password that is asked for.
-        no_auth: Let everybody use the page, also from other computers.
+            If the file does not exist, you are asked for a password and it is created.
+        no_auth: Let anyone use the page, including from other computers.
     """
     from soundspot.web.login import read_login
     from soundspot.web.ports import check_access, check_port

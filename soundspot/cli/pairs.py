@@ -11,7 +11,7 @@ pairs_app = App(name="pairs", help="Check or pack a pair set.")
 
 @pairs_app.command
 def check(folder: Path, /) -> int:
-    """List everything unreadable, missing, silent or in two splits; exit code 2 if any.
+    """List everything unreadable, missing, silent or in two splits; exit with code 2 if any.
 
     Args:
         folder: The pair set.
@@ -59,8 +59,8 @@ def encode(
 
     Args:
         folder: The pair set.
-        settings: Overrides such as features.views=4, or shorter views=4.
-        recipe: Use the encoders and views of this recipe: a file, or a name that ships.
+        settings: Overrides such as features.views=4, or views=4 for short.
+        recipe: Use the encoders and views of this recipe: a file, or the name of one that ships.
         engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes. Default: one that uses all cores, or all that the cluster has.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.

@@ -26,9 +26,9 @@ class Options:
         ids: List of ids, one per line (.txt) or in the first column (.csv); may be gzipped.
         subset: Only this many clips, drawn at random.
         seed: Seed of the draw.
-        engine: Run in processes of this machine (local) or of a cluster (ray).
+        engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes; default: one per core.
-        tar: Store the media in tar shards, as WebDataset reads them, not in one file each.
+        tar: Store the media in tar shards that WebDataset can read, not in separate files.
         strict: Exit with code 2 if anything is lost.
     """
 
@@ -116,8 +116,8 @@ def music(
     Args:
         source: Folder of videos, named by their YouTube ids.
         out: The pair set to make.
-        lists: MUSIC's JSON of classes and ids; may be given several times; default: MUSIC*.json
-            in the folder.
+        lists: MUSIC's JSON list of classes and ids; repeat for several. Default: MUSIC*.json in
+            the folder.
         options: Which clips, and how they are prepared.
     """
     from soundspot.data.corpora.music import prepare
@@ -157,8 +157,8 @@ def escvoc(
     Args:
         source: The benchmark's folder, with its lists and media.
         out: The pair set to make.
-        voc: Your own copy of VOC2007, in place of the benchmark's photographs from it.
-        esc50: Your own copy of ESC-50, in place of the benchmark's sounds.
+        voc: Your own copy of VOC2007, to use instead of the benchmark's photographs from it.
+        esc50: Your own copy of ESC-50, to use instead of the benchmark's sounds.
         strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.escvoc import prepare
@@ -182,7 +182,7 @@ def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
 
 @prepare_app.command
 def escvoc_hard(source: Path, out: Path, /, *, strict: Flag = False) -> int:
-    """Make the escvoc-hard pair set: pairs of ESC-VOC half as large, blurred, turned, in noise.
+    """Make the escvoc-hard pair set: pairs of ESC-VOC at half size, blurred, rotated, in noise.
 
     Args:
         source: The prepared pair set of ESC-VOC.

@@ -34,7 +34,7 @@ def train(recipe: str, /, *settings: str, out: Out = None, device: str = "auto")
 
 
 def tidy(*runs: Path) -> None:
-    """Remove from finished training runs what only resuming needs, usually 200 MB each.
+    """Delete what only resuming needs from finished training runs, usually 200 MB each.
 
     The best weights, the log and the results stay. A tidied run cannot be trained further.
 
@@ -81,10 +81,12 @@ def export_onnx(model: str, target: Path, /) -> None:
         model: Name of a model, .safetensors checkpoint or folder of a training run.
         target: The .onnx file to write.
     """
-    from soundspot.inference.localizer import load
-    from soundspot.inference.onnx_export import TOLERANCE, check_onnx, export_onnx
+    from soundspot.inference.outputs import check_onnx
 
-    check_onnx(target)
+    check_onnx(target)  # before torch is imported
+    from soundspot.inference.localizer import load
+    from soundspot.inference.onnx_export import TOLERANCE, export_onnx
+
     difference = export_onnx(load(model, "cpu"), target)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
     say(f"largest difference from PyTorch: {difference:.1e} (at most {TOLERANCE:g} is accepted)")

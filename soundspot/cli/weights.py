@@ -35,7 +35,7 @@ def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
 
 @weights_app.command
 def add(name: str, file: Path, /) -> None:
-    """Add a file you downloaded to the cache, if it is the published one.
+    """Add a file that you downloaded to the cache, if it is the published one.
 
     Args:
         name: A name from `soundspot weights list`.

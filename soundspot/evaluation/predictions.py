@@ -25,7 +25,7 @@ from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
-from soundspot.features.cache import AnyCache, open_encoded
+from soundspot.features.cache import AnyCache, open_encoded, sound_shape
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
 from soundspot.inference.localizer import read_model
 from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
@@ -194,7 +194,7 @@ def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p
     path = features.folder / f"noise-{features.weights}.npy"
     with suppress(OSError, ValueError, EOFError):  # missing or damaged: encode again
         kept = np.load(path)
-        if len(kept) == NOISES:
+        if kept.shape == (NOISES, *sound_shape(features.spec)) and kept.dtype == np.float32:
             return torch.from_numpy(kept)
     noise = _encode_noise(model)
     # A pair set may be read-only.

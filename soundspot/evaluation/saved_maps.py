@@ -38,7 +38,7 @@ class SavedMaps:
             available = {id for id in ids if (self.folder / f"{id}.npy").is_file()}
         if not available:
             raise SoundspotError(
-                f"{self.folder} has a map for none of the {len(ids):,} pairs: expected files such "
+                f"{self.folder} has no map for any of the {len(ids):,} pairs: expected files such "
                 f"as {ids[0]}.npy, or {ARCHIVE} with ids as keys"
             )
         return available

@@ -113,7 +113,10 @@ def test_the_best_moment_is_chosen_and_named(capsys, tmp_path, video, model):
     assert main(["localize", video, *out, "--json", "-"]) == 0
     best = json.loads(capsys.readouterr().out)
     assert main(["localize", video, *out, "--json", "-", "--at", str(best["at"])]) == 0
-    assert json.loads(capsys.readouterr().out) == best
+    again = json.loads(capsys.readouterr().out)
+    for numbers in ("map", "score"):  # frames that are looked over together round differently
+        assert again.pop(numbers) == pytest.approx(best.pop(numbers), abs=1e-6)
+    assert again == best
 
 
 def test_several_files_become_several_pictures(capsys, tmp_path, video, photo, model):
@@ -137,7 +140,7 @@ def test_several_files_become_several_pictures(capsys, tmp_path, video, photo, m
 
 def test_what_several_files_cannot_be(capsys, tmp_path, video):
     assert "must name a folder" in refused(capsys, "localize", video, video, "-o", "a.png")
-    assert "give it alone" in refused(capsys, "localize", video, str(tmp_path), "-o", "out")
+    assert "pass it alone" in refused(capsys, "localize", video, str(tmp_path), "-o", "out")
     sentence = refused(capsys, "localize", video, str(tmp_path / "sub" / "video.mkv"))
     assert "would both become video-soundspot.png" in sentence
 
@@ -292,6 +295,8 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
     ("words", "sentence"),
     [
         ("lokalize", 'Unknown command "lokalize"'),
+        ("frob", "encode, recipes, ...; see `soundspot --help`"),
+        ("recipes all of them", "too many words: of them; see `soundspot recipes --help`"),
         ("localize", "FILE requires an argument"),
         ("localize a.mp4 --modell x", "Did you mean --model?"),
         ("localize a.mp4 --at soon", '"soon" is not a time'),
@@ -353,15 +358,6 @@ def test_help_does_not_import_torch(arguments):
     )
     assert done.returncode == 0, done.stderr
     assert "soundspot" in done.stdout
-
-
-def test_weights_list_does_not_import_torch():
-    code = (
-        "import sys; from soundspot.cli import main;"
-        "main(['weights', 'list']); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "yamnet-audioset" in done.stdout and done.stdout.endswith("False\n")
 
 
 def test_the_api_is_lazy_and_complete():

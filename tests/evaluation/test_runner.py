@@ -135,7 +135,7 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
     cache = encode(pairs, cache_folder(pairs, spec), spec)
-    (cache.folder / f"noise-{cache.weights}.npy").write_bytes(b"damaged")
+    np.save(cache.folder / f"noise-{cache.weights}.npy", np.zeros((16, 2)))  # damaged
     model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
     wanted = EvaluationRequest(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
     first = run_evaluation(wanted)  # encodes the white noise anew

@@ -34,7 +34,7 @@ def test_maps_of_two_sizes_and_damaged_files_are_refused(tmp_path):
     (folder / "c.npy").write_bytes(b"PK damaged")
     with pytest.raises(SoundspotError, match=r"c\.npy is not a readable NumPy file"):
         SavedMaps(folder).read(["c"])
-    with pytest.raises(SoundspotError, match=r"none of the 1 pairs: expected files such as x\.npy"):
+    with pytest.raises(SoundspotError, match=r"any of the 1 pairs: expected files such as x\.npy"):
         SavedMaps(folder).available(["x"])
     with pytest.raises(SoundspotError, match="no folder of maps"):
         SavedMaps(tmp_path / "nowhere")
