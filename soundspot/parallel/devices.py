@@ -29,3 +29,13 @@ def choose_device(name: str = AUTO) -> "torch.device":
         return torch.device(name)
     except RuntimeError as error:
         raise SoundspotError(f"{name!r} is not a device that torch knows") from error
+
+
+def multiplies_bfloat16(device: "torch.device") -> bool:
+    """Whether a device has instructions for bfloat16: a CPU without them is faster with float32."""
+    import torch
+
+    if device.type != "cpu":
+        return True
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch cannot tell
+    return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))

@@ -28,7 +28,7 @@ from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
-from soundspot.parallel.devices import AUTO
+from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
@@ -94,7 +94,9 @@ class _Run:
         self.average = WeightAverage(self.method, self.config.average)
         self.optimiser = make_optimiser(self.method, self.config)
         self.state = TrainState()
+        self.rounds = self.config.amp and multiplies_bfloat16(world.device)
         self.provenance = provenance(recipe, self.pairs, self.cache)
+        self.provenance["products"] = "bfloat16" if self.rounds else "float32"
         self.interrupted = False
         self._claim_folder(lock)
         self.called = distributed.wrap(self.method, world)
@@ -196,7 +198,7 @@ class _Run:
         device = self.world.device
         set_rates(self.optimiser, self.config, self.state.step / self.total_steps)
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.config.amp):
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.rounds):
             output = self.called(self._on_device(batch))
         loss = float(output.loss.item())
         if not math.isfinite(loss):

@@ -45,8 +45,8 @@ class TrainConfig:
         average: Momentum of a moving average of the weights, which is validated and saved instead
             of the weights themselves; 0 turns it off.
         save_minutes: Minutes between resumable states, at most.
-        amp: Multiply in bfloat16 where precision allows it (autocast). Faster on GPUs, and on CPUs
-            with AVX512-BF16 or AMX; slower on other CPUs.
+        amp: Multiply in bfloat16 where precision allows it (autocast) and the hardware is faster at
+            it: GPUs, and CPUs with AVX512-BF16 or AMX. Other CPUs multiply in float32.
         compile: Run the method through torch.compile.
     """
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from soundspot.common.errors import SoundspotError
-from soundspot.parallel.devices import choose_device
+from soundspot.parallel.devices import choose_device, multiplies_bfloat16
 
 
 def test_auto_is_a_gpu_if_there_is_one(monkeypatch):
@@ -20,3 +20,13 @@ def test_an_absent_device_is_refused(monkeypatch):
         choose_device("cuda")
     with pytest.raises(SoundspotError, match="'cpu:x' is not a device"):
         choose_device("cpu:x")
+
+
+def test_a_cpu_multiplies_bfloat16_if_it_has_the_instructions(monkeypatch):
+    cpu = torch.device("cpu")
+    for known, able in (({"avx2": True}, False), ({"avx512_bf16": True, "avx2": True}, True)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda known=known: known, raising=False)
+        assert multiplies_bfloat16(cpu) == able
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert not multiplies_bfloat16(cpu)
+    assert multiplies_bfloat16(torch.device("cuda"))

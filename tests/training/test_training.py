@@ -167,12 +167,17 @@ def test_training_lowers_the_loss(encoded, tmp_path, model):
     assert course[-1] < course[0] - 0.02
 
 
-def test_amp_rounds_the_products_and_nothing_that_matters(encoded, tmp_path):
+def test_amp_rounds_the_products_and_nothing_that_matters(encoded, tmp_path, monkeypatch):
     train(recipe(encoded, epochs=2), tmp_path / "exact", flat)
-    train(recipe(encoded, epochs=2, amp=True), tmp_path / "amp", flat)
+    for place, able in (("amp", True), ("unable", False)):
+        monkeypatch.setattr(loop, "multiplies_bfloat16", lambda device, able=able: able)
+        train(recipe(encoded, epochs=2, amp=True), tmp_path / place, flat)
     exact, rounded = losses(tmp_path / "exact"), losses(tmp_path / "amp")
     assert rounded != exact
     assert rounded == pytest.approx(exact, abs=0.05)
+    assert losses(tmp_path / "unable") == exact
+    results = [json.loads((tmp_path / p / "result.json").read_text()) for p in ("amp", "unable")]
+    assert [r["provenance"]["products"] for r in results] == ["bfloat16", "float32"]
 
 
 @pytest.mark.parametrize("average", [0.0, 0.5])
