@@ -37,5 +37,5 @@ def multiplies_bfloat16(device: "torch.device") -> bool:
 
     if device.type != "cpu":
         return True
-    known = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch cannot tell
+    known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in older torch
     return any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))

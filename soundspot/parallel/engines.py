@@ -58,7 +58,7 @@ def map_items(
         engine: Where to run.
         crashed: Gives the result of an item that killed its process.
     """
-    return _map(partial(_return, function), items, engine, crashed, function, actors=False)
+    return _map(partial(_return, function), items, engine, crashed, function)
 
 
 def map_loaded(
@@ -66,9 +66,9 @@ def map_loaded(
 ) -> Iterator[R]:
     """`map_items` for a function that is expensive to build.
 
-    Each process or actor calls `load` once to build it.
+    Each process calls `load` once to build it.
     """
-    return _map(load, items, engine, crashed, load, actors=True)
+    return _map(load, items, engine, crashed, load)
 
 
 def check_visible(path: Path) -> None:
@@ -89,10 +89,9 @@ def _map(
     engine: Engine,
     crashed: Callable[[T], R],
     imported: Callable[..., Any],
-    actors: bool,
 ) -> Iterator[R]:
     if engine.name == "ray":
-        return ray_cluster.map_on_ray(load, items, crashed, engine.jobs, actors)
+        return ray_cluster.map_on_ray(load, items, crashed, engine.jobs)
     count = process_count(engine.jobs)
     if count == 1:
         return _map_here(load, items)

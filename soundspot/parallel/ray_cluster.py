@@ -1,22 +1,20 @@
-"""Work on a Ray cluster: tasks and actors of Ray Data that run the same functions.
+"""Work on a Ray cluster: actors that run the same functions as the processes of one machine.
 
-Each worker takes blocks of items. If it dies, Ray gives its block to another, as often as needed.
-An item that was started twice and never finished is skipped, and tried once more when its result
-is due, in a separate process. Workers have one thread each and no GPU.
+Each worker is an actor with one thread and no GPU, which is given a few items at a time. If it
+dies, another takes its place, and the items that it had are tried once more when their results are
+due, each in a process of its own. Ray retries nothing by itself; Ray Data, which would, is not
+used, since it can wait forever for a worker that was killed.
 
 Ray itself is imported only when work starts.
 """
 
-import copy
 import functools
-import itertools
 import logging
 import os
 import pickle
 import socket
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,31 +23,27 @@ import soundspot
 from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.parallel.processes import Load, process_count
 
-AHEAD = 1000  # items per worker that Ray gets at a time: no more can be pending
-BLOCK = 16  # items that a worker takes at most, and that are repeated if it dies
-TRIES = 2  # of an item in a block: after that it is suspected of killing its workers
+AHEAD = 8  # items per worker that may be pending behind the slowest one
+HELD = 2  # items that a worker has at a time: the next one is there when it needs it
 SPARE = 1  # CPUs that our workers leave free, so that Ray's own tasks never starve
+ANSWER = 300.0  # seconds until a node must have said which version it has
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def map_on_ray(
-    load: Load[T, R], items: Iterable[T], crashed: Callable[[T], R], jobs: int | None, actors: bool
+    load: Load[T, R], items: Iterable[T], crashed: Callable[[T], R], jobs: int | None
 ) -> Iterator[R]:
     """Yield the loaded function of every item, in order; see `engines.map_items`.
 
-    There are `jobs` workers; None for as many as the cluster has room for. Actors keep what they
-    have loaded.
+    There are `jobs` workers; None for as many as the cluster has room for.
     """
     ray = _import_ray()
     try:
         with _connected(ray, jobs) as workers:
-            waiting = iter(items)
-            while window := list(itertools.islice(waiting, workers * AHEAD)):
-                results = _stream(ray, load, window, workers, actors)
-                for item, packed in zip(window, results, strict=True):
-                    yield _do_alone(ray, load, item, crashed) if packed is None else _unpack(packed)
+            for item, packed in _stream(ray, load, items, workers):
+                yield _do_alone(ray, load, item, crashed) if packed is None else _unpack(packed)
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
         raise SoundspotError(
@@ -59,52 +53,54 @@ def map_on_ray(
 
 
 def _stream(
-    ray: Any, load: Load[T, R], window: Sequence[T], workers: int, actors: bool
-) -> Iterator[bytes | None]:
-    """Packed results in order; None where an item was skipped."""
-    # It needs no CPU, so it can always be placed, and Ray restarts it if it dies.
-    tally = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Tally).remote()
-    rows = [{"number": i, "packed": pickle.dumps(item)} for i, item in enumerate(window)]
-    size = max(1, min(BLOCK, len(rows) // (4 * workers)))
-    with ray.data.DataContext.current(_context(ray)):
-        given = ray.data.from_items(rows, override_num_blocks=-(-len(rows) // size))
-        if actors:
-            pool = ray.data.ActorPoolStrategy(size=workers)
-            done = given.map(_Actor, fn_constructor_args=(load, tally), compute=pool)
-        else:
-            pool = ray.data.TaskPoolStrategy(size=workers)
-            done = given.map(_task, fn_args=(load, tally), compute=pool)
-        results = iter(done.iter_rows())
-    for row in results:
-        yield row["packed"]
-
-
-class _Tally:
-    """Counts how often each item was started; lives in a separate process."""
-
-    def __init__(self) -> None:
-        self._started: Counter[int] = Counter()
-
-    def start(self, number: int) -> int:
-        self._started[number] += 1
-        return self._started[number]
+    ray: Any, load: Load[T, R], items: Iterable[T], workers: int
+) -> Iterator[tuple[T, bytes | None]]:
+    """Items with their packed results, in order; None where a worker died before it had one."""
+    start = ray.remote(num_cpus=1)(_Actor)
+    held = {start.remote(load): 0 for _ in range(workers)}  # how many items each actor has
+    asked: dict[Any, tuple[int, Any]] = {}  # by what Ray answers: which item, and which actor
+    pending: dict[int, T] = {}  # in order, until their results are taken
+    results: dict[int, bytes | None] = {}
+    waiting = enumerate(items)
+    try:
+        while True:
+            while min(held.values()) < HELD and len(pending) < workers * AHEAD:
+                try:
+                    number, item = next(waiting)
+                except StopIteration:
+                    break
+                actor = min(held, key=held.__getitem__)
+                pending[number] = item
+                asked[actor.do.remote(pickle.dumps(item))] = number, actor
+                held[actor] += 1
+            if not pending:
+                return
+            first = next(iter(pending))
+            if first in results:
+                yield pending.pop(first), results.pop(first)
+                continue
+            (answer,), _ = ray.wait(list(asked), num_returns=1)
+            number, actor = asked.pop(answer)
+            try:
+                results[number] = ray.get(answer)
+                held[actor] -= 1
+            except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
+                results[number] = None
+                if held.pop(actor, None) is not None:  # the first of its items to tell
+                    held[start.remote(load)] = 0
+    finally:
+        for actor in held:
+            ray.kill(actor)
 
 
 class _Actor:
     """A worker that loads when it gets its first item, so that a failure to load is a result."""
 
-    def __init__(self, load: Load[Any, Any], tally: Any) -> None:
-        self._load, self._tally = functools.cache(load), tally
+    def __init__(self, load: Load[Any, Any]) -> None:
+        self._load = functools.cache(load)
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return _task(row, self._load, self._tally)
-
-
-def _task(row: dict[str, Any], load: Load[Any, Any], tally: Any) -> dict[str, Any]:
-    import ray
-
-    starts = ray.get(tally.start.remote(row["number"]))
-    return {"packed": None if starts > TRIES else _do_packed(load, row["packed"])}
+    def do(self, item: bytes) -> bytes:
+        return _do_packed(self._load, item)
 
 
 def _do_alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) -> R:
@@ -133,9 +129,13 @@ def _unpack(packed: bytes) -> Any:
 
 
 def _import_ray() -> Any:
-    # Ray reads these when it is imported. The last two keep it from writing paragraphs about a
-    # dead worker into our output: we report what happened to each item.
+    # Ray reads these when it is imported. The first two are for a cluster that we start: workers as
+    # urgent as the processes of the local engine, and the patience to see them start on a busy
+    # machine. The last two keep Ray from writing paragraphs about a dead worker into our output: we
+    # report what happened to each item.
     for name, value in (
+        ("RAY_worker_niceness", "0"),
+        ("RAY_worker_register_timeout_seconds", "600"),
         ("RAY_USAGE_STATS_ENABLED", "0"),
         ("RAY_BACKEND_LOG_LEVEL", "fatal"),
         ("RAY_DEDUP_LOGS_SKIP_REGEX", "."),
@@ -143,7 +143,6 @@ def _import_ray() -> Any:
         os.environ.setdefault(name, value)
     try:
         import ray
-        import ray.data
     except ImportError as error:
         raise SoundspotError(
             f"--engine ray needs Ray ({error}): {install_advice('cluster')}"
@@ -213,7 +212,7 @@ def _check_nodes(ray: Any) -> None:
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_version)
         try:
-            version = ray.get(ask.remote())
+            version = ray.get(ask.remote(), timeout=ANSWER)
         except ray.exceptions.RayError:
             version = "none that works"
         if version != soundspot.__version__:
@@ -236,16 +235,3 @@ def _workers(ray: Any, jobs: int | None) -> int:
             f"{max(workers, 1)} workers"
         )
     return workers
-
-
-def _context(ray: Any) -> Any:
-    """Ray Data's settings: ordered results, actors that may die at any time, no chatter."""
-    context = copy.deepcopy(ray.data.DataContext.get_current())
-    context.execution_options.preserve_order = True
-    context.max_consecutive_actor_init_deaths = 3  # a worker may be killed as it starts
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    for handler in logging.getLogger("ray.data").handlers:
-        if not isinstance(handler, logging.FileHandler):
-            handler.setLevel(logging.CRITICAL + 1)
-    return context

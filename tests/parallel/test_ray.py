@@ -115,19 +115,19 @@ def test_results_keep_their_order_and_an_actor_loads_once() -> None:
     assert list(map_loaded(Counted, range(53), TWO, nothing)) == [(n, 1) for n in range(53)]
 
 
-def test_windows_follow_each_other_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "AHEAD", 5)
+def test_items_are_read_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "AHEAD", 3)
     read = []
 
     def items() -> Iterator[int]:
-        for number in range(13):
+        for number in range(29):
             read.append(number)
             yield number
 
     results = map_items(halve, items(), TWO, lost)
     assert [next(results) for _ in range(3)] == [0.0, 0.5, 1.0]
-    assert len(read) == 10
-    assert list(results) == [n / 2 for n in range(3, 13)]
+    assert len(read) <= 3 + 2 * 3
+    assert list(results) == [n / 2 for n in range(3, 29)]
 
 
 def test_an_item_that_ends_its_workers_takes_nothing_else_with_it() -> None:
