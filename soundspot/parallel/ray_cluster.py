@@ -83,7 +83,8 @@ def _stream(
             number, actor = asked.pop(answer)
             try:
                 results[number] = ray.get(answer)
-                held[actor] -= 1
+                if actor in held:  # it may have died since
+                    held[actor] -= 1
             except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
                 results[number] = None
                 if held.pop(actor, None) is not None:  # the first of its items to tell

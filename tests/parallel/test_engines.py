@@ -4,10 +4,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from soundspot.common.errors import SoundspotError
+from soundspot.parallel import ray_cluster
 from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
 from soundspot.parallel.processes import AHEAD, process_count
 
@@ -122,3 +124,46 @@ def test_an_address_at_which_nobody_listens_is_one_sentence(
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(SoundspotError, match="no Ray cluster at RAY_ADDRESS=127.0.0.1"):
             list(map_items(halve, range(3), Engine("ray"), lost))
+
+
+class Answer:
+    """What Ray promises: a result, or the death of an actor."""
+
+    def __init__(self, result: bytes, dead: bool) -> None:
+        self.result, self.dead = result, dead
+
+
+class DyingActor:
+    """The first one dies of its second item."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        DyingActor.made += 1
+        self.number, self.asked = DyingActor.made, 0
+        self.do = SimpleNamespace(remote=self.answer)
+
+    def answer(self, item: bytes) -> Answer:
+        self.asked += 1
+        return Answer(item, self.number == 1 and self.asked == 2)
+
+
+def test_what_a_dead_ray_actor_did_may_be_told_after_its_death() -> None:
+    """In an order that is rare with Ray itself: what was asked last is told first."""
+
+    def get(answer: Answer) -> bytes:
+        if answer.dead:
+            raise ChildProcessError
+        return answer.result
+
+    ray = SimpleNamespace(
+        remote=lambda **_: lambda _: SimpleNamespace(remote=lambda load: DyingActor()),
+        wait=lambda answers, num_returns: ([answers[-1]], answers[:-1]),
+        get=get,
+        kill=lambda actor: None,
+        exceptions=SimpleNamespace(RayActorError=ChildProcessError, OutOfMemoryError=MemoryError),
+    )
+    found = list(ray_cluster._stream(ray, lambda: str, range(7), 1))
+    assert [item for item, _ in found] == list(range(7))
+    assert [item for item, result in found if result is None] == [1]
+    assert DyingActor.made == 2
