@@ -11,14 +11,34 @@ from web_media import BARKS
 from web_pages import PATIENCE, PHONE, give, located, settled, violations, width
 
 
-def test_on_a_phone_the_answer_comes_into_sight(page, tmp_path: Path):
-    """Of an upright video, too."""
+@pytest.fixture
+def upright(tmp_path: Path) -> Path:
     frame = np.random.default_rng(0).integers(0, 255, (160, 90, 3), dtype=np.uint8)
     noise = np.random.default_rng(1).normal(0, 0.2, 32_000).astype(np.float32)
     media.write_video(tmp_path / "upright.mp4", [frame] * 20, noise, 10.0)
+    return tmp_path / "upright.mp4"
+
+
+def test_an_upright_map_stands_in_the_middle_of_its_place(page, upright: Path):
+    """As the moving map does: with all of the room on one side, it would leave a hole."""
+    located(page, upright)
+    answer, place, picture = (
+        page.locator(name).bounding_box() for name in ("#maps", "#maps .stack", "#maps img.map")
+    )
+    assert place["width"] == pytest.approx(answer["width"], abs=1)
+    left = picture["x"] - place["x"]
+    assert left > 50
+    assert place["width"] - picture["width"] - left == pytest.approx(left, abs=1)
+    assert picture["width"] / picture["height"] == pytest.approx(90 / 160, rel=0.02)
+    words = page.locator("#maps figcaption").bounding_box()
+    assert words["y"] >= picture["y"] + picture["height"] and words["x"] == place["x"]
+
+
+def test_on_a_phone_the_answer_comes_into_sight(page, upright: Path):
+    """Of an upright video, too."""
     page.set_viewport_size(PHONE)
     assert width(page) <= 390
-    give(page, tmp_path / "upright.mp4")
+    give(page, upright)
     in_sight = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.top < 500 }"
     page.wait_for_selector(".working")
     page.wait_for_function(f"({in_sight})(document.querySelector('#answer'))")
