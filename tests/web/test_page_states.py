@@ -73,6 +73,14 @@ def test_on_a_phone_an_error_comes_into_sight(page, tmp_path: Path):
     page.wait_for_function(f"{in_sight}.top >= 0 && {in_sight}.top < 100")
 
 
+def test_a_silent_video_gets_a_sentence_and_no_timeline(page, tmp_path: Path):
+    frame = np.full((90, 160, 3), 99, np.uint8)
+    media.write_video(tmp_path / "mute.mp4", [frame] * 20, np.zeros(32_000, np.float32), 10.0)
+    give(page, tmp_path / "mute.mp4")
+    page.get_by_text("mute.mp4 is silent from start to end: give another sound.").wait_for()
+    assert not page.locator("#timeline").is_visible() and not page.locator("#at").is_visible()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(server: str, browser, clip: Path, tmp_path: Path, scheme: str):
     tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
@@ -120,11 +128,17 @@ def test_recording_from_camera_and_microphone(page):
     page.get_by_text("Click to Access Webcam").click()
     record = page.locator("#video button.capture-button")
     record.wait_for()
+    parts = ("#video", "#video .upload-container", "#video .source-selection")
+    whole, camera, below = (page.locator(part).first.bounding_box() for part in parts)
+    assert whole["y"] <= camera["y"] and camera["y"] + camera["height"] <= below["y"] + 1
+    assert below["y"] + below["height"] <= whole["y"] + whole["height"]
     assert violations(page, "camera") == []
     record.click()
     page.wait_for_timeout(4000)  # what is recorded
     record.click()
     page.wait_for_selector("#maps img.map")
+    recorded = "document.querySelector('#video video')"
+    page.wait_for_function(f"{recorded}.duration < 60 && {recorded}.currentTime == 0")
     page.get_by_role("tab", name="A picture and a sound").click()
     page.click("#sound [aria-label='Record audio']")
     page.click("#sound .record-button")
