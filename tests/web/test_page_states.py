@@ -79,6 +79,10 @@ def test_a_silent_video_gets_a_sentence_and_no_timeline(page, tmp_path: Path):
     give(page, tmp_path / "mute.mp4")
     page.get_by_text("mute.mp4 is silent from start to end: give another sound.").wait_for()
     assert not page.locator("#timeline").is_visible() and not page.locator("#at").is_visible()
+    note = page.locator("#message .note")
+    assert note.bounding_box()["height"] > 300  # it takes the place of the answer, and so does
+    note.evaluate("e => { e.className = 'note hint'; }")  # what is said after a stop
+    assert note.bounding_box()["height"] > 300
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
