@@ -25,8 +25,10 @@ def read_seconds(kind: type, tokens: Sequence[Token]) -> float:
         parts = [float(part) for part in text.split(":")]
     except ValueError:
         parts = []
-    if not 1 <= len(parts) <= 3 or any(part < 0 for part in parts[1:]):
-        raise ValueError(f'"{text}" is not a time: write seconds (12.5) or minutes (0:12)')
+    if not 1 <= len(parts) <= 3 or any(not 0 <= part < 60 for part in parts[1:]):
+        raise ValueError(
+            f'"{text}" is not a time: write seconds (12.5), or minutes and seconds below 60 (0:12)'
+        )
     seconds = 0.0
     for part in parts:
         seconds = 60 * seconds + part

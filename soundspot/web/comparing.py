@@ -109,10 +109,10 @@ class ServedModels:
             raise SoundspotError(f"no model {name!r} here: {nearest(str(name), self.names)}")
         return _load(name, self.device)
 
-    def comparisons(self) -> list[str]:
-        """What a map may be compared with."""
-        models = [f"{MODEL}{name}" for name in self.names] if len(self.names) > 1 else []
-        return [NOTHING, *READY_SOUNDS, OWN_SOUND, *models]
+    def comparisons(self, model: str) -> list[str]:
+        """What a map of a model may be compared with: sounds, and all other models."""
+        others = [f"{MODEL}{name}" for name in self.names if name != model]
+        return [NOTHING, *READY_SOUNDS, OWN_SOUND, *others]
 
 
 def trained_models() -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def answer_question(
     models: ServedModels, question: Question, report: Report = lambda share, words: None
 ) -> Answer:
     """Locate the sound, and what it is compared with, in the same frame."""
-    choices = models.comparisons()
+    choices = models.comparisons(question.model)
     if question.compare not in choices:
         raise SoundspotError(
             f"cannot compare with {question.compare!r}: {nearest(str(question.compare), choices)}"

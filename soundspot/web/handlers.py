@@ -26,6 +26,7 @@ from soundspot.media.clips import MediaInfo
 from soundspot.web import markup
 from soundspot.web.comparing import (
     ADD_OWN,
+    MODEL,
     NOTHING,
     Question,
     Report,
@@ -98,10 +99,15 @@ class Handlers:
         chosen = {"kind": kind, "tabs": gr.Tabs(selected=kind), "compare": EXAMPLES[key].compare}
         return updates(EXAMPLE_OUTPUTS, **chosen, **files)
 
-    def on_model(self, model: str) -> str:
-        """Say what the chosen model knows."""
+    def on_model(self, model: str, compare: str) -> tuple[str, gr.Dropdown]:
+        """Say what the chosen model knows, and offer only the others to compare it with."""
         known = model in self.models.names
-        return markup.knows_html(what_it_knows(self.models.get(model))) if known else ""
+        choices = self.models.comparisons(model)
+        kept = {} if compare in choices else {"value": NOTHING}
+        return (
+            markup.knows_html(what_it_knows(self.models.get(model))) if known else "",
+            gr.Dropdown(choices=choices, **kept),
+        )
 
     def on_moment(self, event: gr.EventData, request: gr.Request) -> Any:
         """Take a moment from the timeline."""
@@ -317,7 +323,9 @@ class Handlers:
                 raise Missing("Now add a picture." if sound else "Add a picture and a sound.")
             if sound is None:
                 raise Missing("Now add a sound.")
-        compare = NOTHING if own_is_missing(inputs) else inputs.compare  # until it comes
+        # Until its own sound comes, or until the list no longer offers the model itself.
+        alone = own_is_missing(inputs) or inputs.compare == f"{MODEL}{inputs.model}"
+        compare = NOTHING if alone else inputs.compare
         question = Question(picture, sound, None, inputs.model, compare, own)
         if session.shown.get("files") != _files(question):
             session.shown.pop("chosen", None)

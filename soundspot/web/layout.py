@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import gradio as gr
 
 from soundspot.web import markup
-from soundspot.web.comparing import OWN_SOUND
+from soundspot.web.comparing import NOTHING, OWN_SOUND
 from soundspot.web.controls import (
     EXAMPLE_OUTPUTS,
     LOOK_OUTPUTS,
@@ -119,7 +119,8 @@ def _controls(handlers: Handlers) -> SimpleNamespace:
     part.examples = gr.HTML(markup.examples_html(), js_on_load=ON_EXAMPLE, elem_id="examples")
     with gr.Column(elem_classes="choices"):
         part.model = gr.Dropdown(list(models.names), label="Model", filterable=False)
-        part.compare = gr.Dropdown(models.comparisons(), label="Compare with", filterable=False)
+        offered = models.comparisons(models.names[0])
+        part.compare = gr.Dropdown(offered, label="Compare with", filterable=False)
     part.own = gr.Audio(
         label="Your own sound", type="filepath", visible=False, elem_id="own", buttons=[]
     )
@@ -166,7 +167,8 @@ def _connect(handlers: Handlers, part: SimpleNamespace) -> None:
         part.show.click(handlers.on_typed, part.at, None, **QUICK),
     ]
     part.compare.change(_show_own, part.compare, part.own, **QUICK)
-    part.model.change(handlers.on_model, part.model, part.knows, **QUICK)
+    chosen = [part.model, part.compare]
+    part.model.change(handlers.on_model, chosen, [part.knows, part.compare], **QUICK)
     controls = (part.video, part.picture, part.sound, part.model, part.compare, part.own)
     events = [
         *(event.then for event in (*turned, example, *moments)),
@@ -187,7 +189,7 @@ def _connect_programs(handlers: Handlers) -> None:
         file, sound, own = (gr.File(label=name, value=None) for name in ("file", "sound", "own"))
         at = gr.Number(label="at", value=None)
         model = gr.Textbox(label="model", value=handlers.models.names[0])
-        compare = gr.Textbox(label="compare", value=handlers.models.comparisons()[0])
+        compare = gr.Textbox(label="compare", value=NOTHING)
         numbers, picture = gr.JSON(), gr.Image(type="filepath")
         call = gr.Button()
     call.click(

@@ -58,6 +58,8 @@ def look(
     except Stopped:
         raise
     except SoundspotError as error:
+        if media.is_silent(timeline.columns.ravel()):  # then no other moment is worth a try
+            raise
         return Look(timeline, error)
     return Look(timeline, answer)
 

@@ -128,15 +128,14 @@ class ShownMap:
 
 def maps_html(answer: Answer, shown: Sequence[ShownMap]) -> str:
     """The maps side by side, under one colour scale."""
-    two, (width, height) = len(shown) > 1, shown[0].size
-    shape = " two" if two else " tall" * (height > width)  # a tall one has its words beside it
+    two = len(shown) > 1
     figures = "".join(
         _figure_html(name if two else "", result, one)
         for name, result, one in zip(answer.names, answer.results, shown, strict=True)
     )
     return (
         f"{note_html('difference', answer.difference)}"
-        f'<div class="maps{shape}">{figures}</div>{_scale_html(answer)}'
+        f'<div class="maps{" two" if two else ""}">{figures}</div>{_scale_html(answer)}'
     )
 
 

@@ -107,6 +107,14 @@
   document.addEventListener("change", (event) => refuse(event, event.target.files), true);
   document.addEventListener("drop", (event) => refuse(event, event.dataTransfer?.files), true);
 
+  // A recording says how long it is only when it has been read to its end.
+  document.addEventListener("loadedmetadata", (event) => {
+    const media = event.target;
+    if (media.duration !== Infinity || media.srcObject) return;
+    media.addEventListener("durationchange", () => { media.currentTime = 0; }, { once: true });
+    media.currentTime = Number.MAX_SAFE_INTEGER;
+  }, true);
+
   // The timeline: a line runs along while something plays.
   const place = (query, at) => {
     const line = find(query), whole = find(".timeline");

@@ -301,6 +301,8 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
         ("localize a.mp4 --modell x", "Did you mean --model?"),
         ("localize a.mp4 --at soon", '"soon" is not a time'),
         ("localize a.mp4 --at 1:2:3:4", '"1:2:3:4" is not a time'),
+        ("localize a.mp4 --at 9:99", '"9:99" is not a time'),
+        ("localize a.mp4 --at 1:60:00", '"1:60:00" is not a time'),
         ("localize a.mp4 --modell x", "see `soundspot localize --help`"),
         ("prepare folder", "see `soundspot prepare folder --help`"),
         ("serve --port 99999", "--port 99999 is out of range"),

@@ -114,6 +114,22 @@ def test_two_maps_side_by_side(page, clip: Path, other: str):
     assert page.locator("#maps .scale").count() == 1
 
 
+def test_a_model_is_compared_with_others_only(page, clip: Path):
+    located(page, clip)
+    settled(page)
+    page.get_by_label("Compare with").click()
+    offered = page.get_by_role("option").all_inner_texts()
+    assert [words.strip(" \n✓") for words in offered][4:] == [f"the model {MODELS[1]}"]
+    page.get_by_role("option", name=f"the model {MODELS[1]}").click()
+    page.wait_for_selector(".maps.two")
+    page.get_by_label("Model", exact=True).click()
+    page.get_by_role("option", name=MODELS[1], exact=True).click()
+    page.wait_for_selector(".maps.two", state="detached")
+    page.wait_for_selector("#maps img.map")
+    assert page.get_by_label("Compare with").input_value() == "nothing"
+    assert page.locator("#answer .note.error").count() == 0
+
+
 def test_an_example_fills_the_page_with_one_click(page):
     page.click("[data-example=street]")
     page.wait_for_selector("#maps img.map")

@@ -83,8 +83,9 @@ def test_only_models_that_are_served_are_loaded():
     models = ServedModels((DEFAULT_MODEL,))
     with pytest.raises(SoundspotError, match="no model '/etc/passwd' here"):
         models.get("/etc/passwd")
-    assert models.comparisons() == ["nothing", "a siren", "a car horn", "a sound of my own"]
-    assert ServedModels(("a", "b")).comparisons()[-2:] == ["the model a", "the model b"]
+    sounds = ["nothing", "a siren", "a car horn", "a sound of my own"]
+    assert models.comparisons(DEFAULT_MODEL) == sounds
+    assert ServedModels(("a", "b", "c")).comparisons("b") == [*sounds, "the model a", "the model c"]
     with pytest.raises(SoundspotError, match="cannot compare with 'a sirene': did you mean"):
         info = MediaInfo(Path("x.mp4"), "video", 2.0, (64, 48), has_sound=True)
         answer_question(models, Question(info, compare="a sirene"))

@@ -52,15 +52,6 @@ def test_two_models_hear_the_same_sound():
     assert "Heard in this sound" in both and "Heard in a siren" in both
 
 
-def test_a_tall_map_has_its_words_beside_it():
-    def shape(*sizes):
-        shown = [replace(SHOWN, size=size) for size in sizes]
-        answer = Answer((result([[0, 1]]),) * len(shown), ("a", "b")[: len(shown)])
-        return maps_html(answer, shown).partition('<div class="maps')[2].partition('"')[0]
-
-    assert [shape((5, 15)), shape((15, 5)), shape((5, 15), (5, 15))] == [" tall", "", " two"]
-
-
 def test_a_map_in_words():
     found = replace(result([[0, 1, 2]]), box=(10, 0, 15, 5), at=2.0, threshold=0.4)
     assert describe(found) == (

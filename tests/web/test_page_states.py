@@ -11,14 +11,34 @@ from web_media import BARKS
 from web_pages import PATIENCE, PHONE, give, located, settled, violations, width
 
 
-def test_on_a_phone_the_answer_comes_into_sight(page, tmp_path: Path):
-    """Of an upright video, too."""
+@pytest.fixture
+def upright(tmp_path: Path) -> Path:
     frame = np.random.default_rng(0).integers(0, 255, (160, 90, 3), dtype=np.uint8)
     noise = np.random.default_rng(1).normal(0, 0.2, 32_000).astype(np.float32)
     media.write_video(tmp_path / "upright.mp4", [frame] * 20, noise, 10.0)
+    return tmp_path / "upright.mp4"
+
+
+def test_an_upright_map_stands_in_the_middle_of_its_place(page, upright: Path):
+    """As the moving map does: with all of the room on one side, it would leave a hole."""
+    located(page, upright)
+    answer, place, picture = (
+        page.locator(name).bounding_box() for name in ("#maps", "#maps .stack", "#maps img.map")
+    )
+    assert place["width"] == pytest.approx(answer["width"], abs=1)
+    left = picture["x"] - place["x"]
+    assert left > 50
+    assert place["width"] - picture["width"] - left == pytest.approx(left, abs=1)
+    assert picture["width"] / picture["height"] == pytest.approx(90 / 160, rel=0.02)
+    words = page.locator("#maps figcaption").bounding_box()
+    assert words["y"] >= picture["y"] + picture["height"] and words["x"] == place["x"]
+
+
+def test_on_a_phone_the_answer_comes_into_sight(page, upright: Path):
+    """Of an upright video, too."""
     page.set_viewport_size(PHONE)
     assert width(page) <= 390
-    give(page, tmp_path / "upright.mp4")
+    give(page, upright)
     in_sight = "e => { const b = e.getBoundingClientRect(); return b.top >= 0 && b.top < 500 }"
     page.wait_for_selector(".working")
     page.wait_for_function(f"({in_sight})(document.querySelector('#answer'))")
@@ -51,6 +71,18 @@ def test_on_a_phone_an_error_comes_into_sight(page, tmp_path: Path):
     page.get_by_text(re.compile("^bad.mp4 is not a readable")).wait_for()
     in_sight = "document.querySelector('#answer .note.error').getBoundingClientRect()"
     page.wait_for_function(f"{in_sight}.top >= 0 && {in_sight}.top < 100")
+
+
+def test_a_silent_video_gets_a_sentence_and_no_timeline(page, tmp_path: Path):
+    frame = np.full((90, 160, 3), 99, np.uint8)
+    media.write_video(tmp_path / "mute.mp4", [frame] * 20, np.zeros(32_000, np.float32), 10.0)
+    give(page, tmp_path / "mute.mp4")
+    page.get_by_text("mute.mp4 is silent from start to end: give another sound.").wait_for()
+    assert not page.locator("#timeline").is_visible() and not page.locator("#at").is_visible()
+    note = page.locator("#message .note")
+    assert note.bounding_box()["height"] > 300  # it takes the place of the answer, and so does
+    note.evaluate("e => { e.className = 'note hint'; }")  # what is said after a stop
+    assert note.bounding_box()["height"] > 300
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -100,11 +132,17 @@ def test_recording_from_camera_and_microphone(page):
     page.get_by_text("Click to Access Webcam").click()
     record = page.locator("#video button.capture-button")
     record.wait_for()
+    parts = ("#video", "#video .upload-container", "#video .source-selection")
+    whole, camera, below = (page.locator(part).first.bounding_box() for part in parts)
+    assert whole["y"] <= camera["y"] and camera["y"] + camera["height"] <= below["y"] + 1
+    assert below["y"] + below["height"] <= whole["y"] + whole["height"]
     assert violations(page, "camera") == []
     record.click()
     page.wait_for_timeout(4000)  # what is recorded
     record.click()
     page.wait_for_selector("#maps img.map")
+    recorded = "document.querySelector('#video video')"
+    page.wait_for_function(f"{recorded}.duration < 60 && {recorded}.currentTime == 0")
     page.get_by_role("tab", name="A picture and a sound").click()
     page.click("#sound [aria-label='Record audio']")
     page.click("#sound .record-button")

@@ -35,7 +35,7 @@ def test_what_is_made_here_needs_no_download(tmp_path: Path, monkeypatch):
 
 def test_examples_ask_for_what_the_page_offers():
     assert 4 <= len(EXAMPLES) <= 5
-    offered = ServedModels(("m",)).comparisons()
+    offered = ServedModels(("m",)).comparisons("m")
     assert all(example.compare in offered for example in EXAMPLES.values())
 
 
