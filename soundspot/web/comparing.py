@@ -18,6 +18,7 @@ from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
 
 NOTHING, OWN_SOUND, MODEL = "nothing", "a sound of my own", "the model "
 THIS_SOUND = "this sound"
+LOCATING = "Locating the sound"
 ADD_OWN = "add your own sound to compare with"
 ALIKE, SIMILAR = 0.9, 0.5  # correlations; of two sounds, also ratios of the peaks
 # A car horn: two notes a third apart, sounded twice.
@@ -156,12 +157,13 @@ def answer_question(
         )
     if question.compare == OWN_SOUND and question.own is None:
         raise SoundspotError(ADD_OWN)
-    report(0.0, "Locating the sound")
+    whole = 1.0 if question.compare == NOTHING else 0.6
+    report(0.0, LOCATING)
     localizer = models.get(question.model)
-    first = _locate(localizer, question)
+    first = _locate(localizer, question, lambda share: report(whole * share, LOCATING))
     if question.compare == NOTHING:
         return Answer((first,), (THIS_SOUND,))
-    report(0.6, "Locating what it is compared with")
+    report(whole, "Locating what it is compared with")
     if question.compare.startswith(MODEL):
         other = question.compare.removeprefix(MODEL)
         second = models.get(other).localize(first.frame, first.waveform)
@@ -174,7 +176,9 @@ def answer_question(
     return Answer((first, second), names, same_scale)
 
 
-def _locate(localizer: Localizer, question: Question) -> Localization:
+def _locate(
+    localizer: Localizer, question: Question, report: Callable[[float], object]
+) -> Localization:
     """At the moment asked for; of a video, by default, at the best one."""
     if question.at is not None or question.picture.kind != "video":
         clip = media.read_clip(question.picture, question.sound, question.at)
@@ -182,7 +186,7 @@ def _locate(localizer: Localizer, question: Question) -> Localization:
     with media.opened(question.picture) as video, media.opened(question.sound or video) as sound:
         video.info.require_video()
         sound.info.require_sound()
-        return localize_best(localizer, video, sound)[0]
+        return localize_best(localizer, video, sound, report)[0]
 
 
 def _other_sound(question: Question) -> tuple[str, Float32[np.ndarray, "48000"]]:

@@ -43,6 +43,22 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     assert best.heard == alone.heard == (0.0, 3.0)
 
 
+def test_a_look_tells_how_far_it_is_and_can_be_stopped_at_every_frame(tmp_path):
+    video = write(tmp_path / "v.mkv", [50] * 8, [0.5] * 8)
+    model, told = brightness_localizer(threshold=2.0), []
+    with media.opened(video) as file:
+        _, looks = localize_best(model, file, file, told.append)
+    assert len(told) == len(looks) > 6 and told == sorted(told)
+    assert told[0] == 0 and told[6] == 0.6 and told[-1] < 1
+
+    def stop(share):
+        if share:
+            raise InterruptedError
+
+    with media.opened(video) as file, pytest.raises(InterruptedError):
+        localize_best(model, file, file, stop)
+
+
 def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_path):
     frames = [np.full((32, 48, 3), 50, np.uint8) for _ in range(30)]
     for frame in frames:
