@@ -10,6 +10,7 @@ of memory, is printed, and the damaged file is kept.
 import argparse
 import json
 import multiprocessing
+import os
 import re
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
@@ -120,12 +122,29 @@ def _encode_tone(output: Any, stream: Any) -> None:
     output.mux(stream.encode(None))
 
 
+@contextmanager
+def _as_urgent_as_before() -> Iterator[None]:
+    """Take back the real-time priority that SVT-AV1 gives to root's thread that encodes.
+
+    Whatever it starts later would inherit it, and two such processes that wait for others in a loop
+    stop a machine of two cores.
+    """
+    if not hasattr(os, "sched_setscheduler"):  # neither macOS nor Windows
+        yield
+        return
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, *before)
+
+
 def _video(suffix: str, video: str, sound: str) -> Kind:
     def make(folder: Path) -> Path:
         import av
 
         path = folder / f"v.{suffix}"
-        with av.open(str(path), "w") as output:
+        with _as_urgent_as_before(), av.open(str(path), "w") as output:
             pictures: Any = output.add_stream(video, rate=10)
             pictures.width, pictures.height = WIDTH, HEIGHT
             pictures.pix_fmt = "yuvj420p" if video == "mjpeg" else "yuv420p"

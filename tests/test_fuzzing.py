@@ -1,5 +1,7 @@
 """A small sample of `make fuzz`, and whether it would notice trouble."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,13 @@ def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path, name):
     for seed in range(3):
         path.write_bytes(damage(whole, np.random.default_rng([7, seed]), kind.text))
         assert read_damaged(kind, path) in ("read", "refused")
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="needs Linux")
+def test_making_a_file_does_not_change_how_urgent_the_process_is(tmp_path):
+    before = os.sched_getscheduler(0)
+    KINDS["av1"].make(tmp_path)
+    assert os.sched_getscheduler(0) == before
 
 
 def test_damage_is_the_same_every_time_and_never_nothing_alone():
