@@ -21,7 +21,7 @@ from soundspot.cli.options import (
 )
 from soundspot.common.errors import SoundspotError, install_advice
 from soundspot.common.garbage import uncollected
-from soundspot.common.id_lists import is_folder_or_list
+from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer
@@ -107,6 +107,8 @@ def _localize_folder(
     engine: EngineName,
     jobs: int | None,
 ) -> int:
+    if not source.is_dir():
+        check_list_of_files(source)
     if out is None:
         raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
     from soundspot.inference.batch import BatchJob, run_batch

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes
+from soundspot.common.paths import file_size
 from soundspot.common.plain_values import LARGEST, read_bytes
 
 SUFFIXES = (".txt", ".csv", ".txt.gz", ".csv.gz")
@@ -53,6 +54,16 @@ def read_ids(path: Path) -> list[str]:
     if not ids:
         raise SoundspotError(f"{path} contains no ids")
     return ids
+
+
+def check_list_of_files(path: Path) -> None:
+    """Refuse a list none of whose lines names a file: it is probably some other text."""
+    names = read_ids(path)
+    if not any(file_size(Path(name)) >= 0 for name in names):
+        raise SoundspotError(
+            f"{path} is not a list of files: none of its lines names one that exists (the first "
+            f"is {names[0][:80]!r})"
+        )
 
 
 def _read_text(path: Path) -> str:

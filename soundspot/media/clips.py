@@ -105,7 +105,7 @@ def read_sounds(
         order = sorted(set(wanted))
         walk = sound.seek_windows(file, [(at, (seconds,)) for at, seconds in order])
         sounds = {
-            moment: _audible(file.info, moment[0], windows)
+            moment: _audible(file, moment[0], windows)
             for moment, windows in zip(order, walk, strict=True)
         }
         return [sounds[moment] for moment in wanted]
@@ -141,7 +141,7 @@ def read_clip(media: Media, audio: Media | None = None, at: float | None = None)
         # The sound first: after the seek to the frame it would need a second opening.
         windows = next(sound.seek_windows(file, [(at, (SOUND_SECONDS,))]))
         frame = read_frame(file, at)
-        return Clip(frame, _audible(info, at, windows), at, heard_span(file, at))
+        return Clip(frame, _audible(file, at, windows), at, heard_span(file, at))
 
 
 def heard_span(media: OpenMedia, at: float | None) -> tuple[float, float]:
@@ -189,11 +189,15 @@ def iter_windows(
         yield from sound.walk_windows(file.info.path, frames, moments, max(lengths))
 
 
-def _audible(info: MediaInfo, at: float, windows: sound.Windows | None) -> Waveform:
+def _audible(file: OpenMedia, at: float, windows: sound.Windows | None) -> Waveform:
     """The window of a moment, in which there must be something to hear."""
+    path = file.info.path
     if windows is None:
-        raise info.missing("sound", at)
+        raise file.info.missing("sound", at)
     if is_silent(windows[0]):
-        sentence = f"{info.path} is silent at {at:.2f} s: give another moment or sound"
+        blocks = resampling.sound_blocks(path, 0, file.walk("audio"))
+        if all(is_silent(block) for block in blocks if block.size):  # no moment would help
+            raise MediaError(f"{path} is silent from start to end: give another sound", "silent")
+        sentence = f"{path} is silent at {at:.2f} s: give another moment or sound"
         raise MediaError(sentence, "silent")
     return windows[0]

@@ -257,6 +257,26 @@ def test_inputs_that_are_refused(capsys, tmp_path, photo, sound, video, model):
     assert not (tmp_path / "a.png").exists()
 
 
+def test_a_text_that_is_no_list_of_files_is_called_that(capsys, tmp_path, video):
+    """Whether or not -o is given; a list with one file that exists is a list."""
+    text = tmp_path / "notes.txt"
+    text.write_text(f"buy milk\n{'long ' * 99}\n")
+    for out in ([], ["-o", str(tmp_path / "out")], ["-o", str(tmp_path / "a.png")]):
+        sentence = refused(capsys, "localize", str(text), *out)
+        assert "notes.txt is not a list of files" in sentence and "'buy milk'" in sentence
+        assert " -o" not in sentence
+    text.write_text(f"absent.mp4\n{video}\n")
+    assert "name an output folder" in refused(capsys, "localize", str(text))
+
+
+def test_a_silent_sound_with_a_picture_needs_another_sound(capsys, tmp_path, photo, model):
+    mute = tmp_path / "mute.flac"
+    media.write_flac(mute, np.zeros(5 * 16_000, np.float32))
+    sentence = refused(capsys, "localize", photo, "--audio", str(mute), "--model", model)
+    assert "mute.flac is silent from start to end: give another sound" in sentence
+    assert "moment" not in sentence
+
+
 def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
     before = Path(photo).read_bytes()
     command = ["localize", photo, "--audio", sound]
