@@ -97,7 +97,10 @@ class Localization:
         frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
         sound = "Sound"
         if self.span is not None:
-            sound = "Sound from {:.2f} to {:.2f} s".format(*self.span)
+            start, end = self.heard or self.span
+            part = end - start < self.span[1] - self.span[0] - 0.01
+            words = "The middle of the sound" if part else "Sound"
+            sound = "{} from {:.2f} to {:.2f} s".format(words, *self.span)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
         return figures.triptych(
             self.frame,
