@@ -4,7 +4,8 @@ Every error reaches the visitor as a sentence; the server's log tells more about
 Several events may follow from one action, so a look does nothing if the page shows its result
 already. `Session.shown` holds what the page shows: "asked" the question, "at" its moment in
 seconds, "timeline" that of "files"; "looked" the files and the model; and what is to come: "chosen"
-the moment that the visitor chose, "job" the files and the model, "tried" those of the last video.
+the moment that the visitor chose, "still" whether its own map is to come to the front (a click
+plays the moving map from there), "job" the files and the model, "tried" those of the last video.
 """
 
 import logging
@@ -112,8 +113,8 @@ class Handlers:
     def on_moment(self, event: gr.EventData, request: gr.Request) -> Any:
         """Take a moment from the timeline."""
         with suppress(AttributeError, SoundspotError):
-            at = _seconds(event.at)
-            self._session(request).shown["chosen"] = at
+            at, shown = _seconds(event.at), self._session(request).shown
+            shown |= {"chosen": at, "still": getattr(event, "still", False)}
             return at
         return gr.skip()
 
@@ -123,6 +124,7 @@ class Handlers:
             shown = self._session(request).shown
             if at is not None and at != shown.get("at"):
                 shown["chosen"] = _seconds(at)
+            shown["still"] = at is not None
 
     def on_begin(self, request: gr.Request, *values: Any) -> gr.HTML:
         """Before the work gets its turn: show that it is coming, and stop what is out of date."""
@@ -150,6 +152,8 @@ class Handlers:
             question = self._question(session, inputs)
             hint = markup.note_html("hint", ADD_OWN) if own_is_missing(inputs) else ""
             changes: dict[str, Any] = {"message": html(hint)}
+            if shown.pop("still", False):
+                changes["stage"] = gr.Tabs(selected=STILL)
             if shown.get("asked") == question:
                 yield updates(LOOK_OUTPUTS, looking=html(""), **changes)
                 return

@@ -67,7 +67,7 @@ element.addEventListener("keydown", (event) => {
   event.preventDefault();
   const chosen = choose(at, false);
   clearTimeout(wait);
-  wait = setTimeout(() => trigger("click", { at: chosen }), 400);
+  wait = setTimeout(() => trigger("click", { at: chosen, still: true }), 400);
 });
 """
 

@@ -4,8 +4,7 @@
   const narrow = () => window.innerWidth <= 720;
 
   const KINDS = { video: "a video", picture: "a picture", sound: "a sound", own: "a sound" };
-  const TYPES = { video: ["video"], picture: ["image"], sound: ["audio", "video"],
-    own: ["audio", "video"] };
+  const TYPES = { video: "video", picture: "image", sound: "audio", own: "audio" };  // as gradio's
 
   // Where the files go, and how programs call this page, depend on its address.
   const HERE = ["localhost", "127.0.0.1", "[::1]"];
@@ -84,7 +83,7 @@
     document.documentElement.style.setProperty("--strength", event.target.value / 100);
   });
 
-  // A file of the wrong kind gets one sentence, before gradio sees it.
+  // A file of the wrong kind gets one sentence, before gradio sees it and drops it without a word.
   const complain = (sentence) => {
     const place = find("#complaint");
     if (place) place.textContent = sentence;
@@ -95,13 +94,14 @@
     if (!zone || !files?.length) return;
     const [file] = files, [type] = file.type.split("/");
     complain("");
-    if (!file.type || TYPES[zone.id].includes(type)) return;
+    if (type === TYPES[zone.id]) return;
     event.stopImmediatePropagation();
     event.preventDefault();
     if (event.type === "change") event.target.value = "";
     const other = { image: "a picture", audio: "a sound", video: "a video" }[type];
     const is = other ? `is ${other}, not ${KINDS[zone.id]}` : `is not ${KINDS[zone.id]}`;
-    const advice = other && zone.id === "video" ? ": use the other tab" : "";
+    let advice = other && zone.id === "video" ? ": use the other tab" : "";
+    if (!type) advice = ", as far as this browser can tell";
     complain(`${file.name} ${is}${advice}.`);
   };
   document.addEventListener("change", (event) => refuse(event, event.target.files), true);
@@ -115,15 +115,15 @@
     media.currentTime = Number.MAX_SAFE_INTEGER;
   }, true);
 
-  // The timeline: a line runs along while something plays.
+  // The timeline: a line runs along while something plays. A moving map out of sight falls silent.
   const place = (query, at) => {
     const line = find(query), whole = find(".timeline");
     if (line && whole) line.style.left = `${(100 * at) / Number(whole.dataset.seconds)}%`;
   };
   document.addEventListener("timeupdate", (event) => {
-    if (event.target.closest("#moving, #video, .timeline")) {
-      place(".timeline .playing", event.target.currentTime);
-    }
+    const media = event.target;
+    if (media.closest("#moving") && !media.getClientRects().length) media.pause();
+    if (media.closest("#moving, #video, .timeline")) place(".timeline .playing", media.currentTime);
   }, true);
 
   const shown = (query) => [...document.querySelectorAll(query)].find((e) => e.offsetParent);

@@ -100,6 +100,29 @@ def test_the_timeline_names_what_is_heard_and_leads_there(page, clip: Path):
     assert page.locator("#at input").input_value() == "0.75"
 
 
+def test_a_moment_by_keyboard_brings_its_map_to_the_front(page, clip: Path):
+    """The moving map gives way, and falls silent; the moment may be the one that is shown."""
+    located(page, clip)
+    settled(page)
+    still = page.locator("#maps img.map")
+    back = page.get_by_role("tab", name="Moving map")
+    moment = page.locator("#at input")
+    for press in (
+        lambda: (moment.fill("2.5"), moment.press("Enter")),
+        lambda: moment.press("Enter"),
+        lambda: page.locator("#timeline .wave").press("ArrowLeft"),
+    ):
+        back.click()
+        still.wait_for(state="hidden")
+        page.evaluate("document.querySelector('#moving video').currentTime = 0")
+        page.evaluate("document.querySelector('#moving video').play()")
+        press()
+        still.wait_for(state="visible")
+        page.wait_for_function("document.querySelector('#moving video').paused")
+        page.wait_for_selector(".working", state="detached")
+        assert page.evaluate("document.querySelector('#moving video').currentTime") < 2.9
+
+
 @pytest.mark.parametrize("other", ["a siren", "the model sspl-v2"])
 def test_two_maps_side_by_side(page, clip: Path, other: str):
     located(page, clip)
@@ -152,15 +175,20 @@ def test_a_wrong_file_is_answered_in_one_sentence(page, clip: Path, tmp_path: Pa
     (tmp_path / "notes.txt").write_text("no video")
     give(page, tmp_path / "notes.txt")
     page.get_by_text("notes.txt is not a video.").wait_for()
+    (tmp_path / "unknown").write_text("no type at all")
+    give(page, tmp_path / "unknown")
+    page.get_by_text("unknown is not a video, as far as this browser can tell.").wait_for()
     (tmp_path / "bad.mp4").write_bytes(b"this is no video" * 99)
     give(page, tmp_path / "bad.mp4")
     page.get_by_text(re.compile("^bad.mp4 is not a readable")).wait_for()
-    assert not page.get_by_text("notes.txt is not a video.").is_visible()
+    assert page.locator("#complaint").inner_text() == ""
     page.wait_for_timeout(500)  # a toast would need some time, too
     assert toasts(page) == []
     (tmp_path / "bad.jpg").write_bytes(b"this is no picture" * 99)
     page.get_by_role("tab", name="A picture and a sound").click()
     page.get_by_text("Add a picture and a sound.").wait_for()
+    give(page, clip, "sound")
+    page.get_by_text("dog.mp4 is a video, not a sound.").wait_for()
     give(page, tmp_path / "bad.jpg", "picture")
     page.get_by_text(re.compile("^bad.jpg ")).wait_for()
     text = page.inner_text("body")
