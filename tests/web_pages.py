@@ -30,6 +30,14 @@ def settled(page) -> None:
     page.wait_for_selector(".working", state="detached")
 
 
+def still(page) -> None:
+    """The map of the moment is in front, and stays there: the moving map has come before."""
+    settled(page)
+    page.wait_for_selector("#moving video", state="visible")
+    page.get_by_role("tab", name="This moment").click()
+    page.wait_for_selector("#maps img.map", state="visible")
+
+
 def pixels(page, picture: str) -> np.ndarray:
     address = page.evaluate(f"document.querySelector('#maps img.{picture}').src")
     image = Image.open(io.BytesIO(httpx.get(address).content))

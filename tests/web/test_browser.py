@@ -22,6 +22,7 @@ from web_pages import (
     located,
     pixels,
     settled,
+    still,
     tab_to,
     toasts,
     wait_for_another_map,
@@ -31,6 +32,7 @@ from web_pages import (
 def test_a_clip_gets_its_map_where_the_model_puts_it(page, clip: Path):
     assert "aeroplanes, birds, cars" in page.inner_text("body")
     located(page, clip)
+    still(page)
     answer = answer_question(ServedModels(MODELS), Question(media.probe(clip)))
     overlays = make_overlays(answer)
     assert np.abs(pixels(page, "frame") - overlays.frame).mean() < 3  # JPEG
@@ -126,6 +128,7 @@ def test_a_moment_by_keyboard_brings_its_map_to_the_front(page, clip: Path):
 @pytest.mark.parametrize("other", ["a siren", "the model sspl-v2"])
 def test_two_maps_side_by_side(page, clip: Path, other: str):
     located(page, clip)
+    still(page)
     page.get_by_label("Compare with").click()
     page.get_by_role("option", name=other).click()
     page.wait_for_selector(".maps.two")
@@ -166,6 +169,7 @@ def test_an_example_fills_the_page_with_one_click(page):
 
 def test_the_strength_of_the_map(page, clip: Path):
     located(page, clip)
+    still(page)
     page.locator(".strength input").fill("30")
     opacity = "getComputedStyle(document.querySelector('#maps img.map')).opacity"
     page.wait_for_function(f"{opacity} == '0.3'")

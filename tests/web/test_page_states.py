@@ -8,7 +8,7 @@ import pytest
 
 from soundspot.media import clips as media
 from web_media import BARKS
-from web_pages import PATIENCE, PHONE, give, located, settled, violations, width
+from web_pages import PATIENCE, PHONE, give, located, settled, still, violations, width
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def upright(tmp_path: Path) -> Path:
 def test_an_upright_map_stands_in_the_middle_of_its_place(page, upright: Path):
     """As the moving map does: with all of the room on one side, it would leave a hole."""
     located(page, upright)
+    still(page)
     answer, place, picture = (
         page.locator(name).bounding_box() for name in ("#maps", "#maps .stack", "#maps img.map")
     )
@@ -44,6 +45,7 @@ def test_on_a_phone_the_answer_comes_into_sight(page, upright: Path):
     page.wait_for_function(f"({in_sight})(document.querySelector('#answer'))")
     page.wait_for_selector("#maps img.map")
     page.wait_for_function(f"({in_sight})(document.querySelector('#maps'))")
+    still(page)
     assert page.locator("#maps .stack").bounding_box()["height"] <= 0.55 * PHONE["height"]
     assert page.locator("#video video").bounding_box()["height"] <= 0.4 * PHONE["height"]
     assert width(page) <= 390
@@ -201,6 +203,7 @@ def test_nothing_leaves_a_hole_on_a_phone(page, clip: Path):
     hint, end = (page.locator(name).bounding_box() for name in (".note.empty", ".help"))
     assert end["y"] - hint["y"] - hint["height"] < 40
     located(page, clip)
+    still(page)
     moment, strength = (page.locator(name).bounding_box() for name in ("#at input", ".strength"))
     assert moment["y"] + moment["height"] <= strength["y"]  # beside each other they would not fit
     assert strength["x"] + strength["width"] <= PHONE["width"] and moment["width"] > 80
