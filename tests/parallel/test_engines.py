@@ -118,7 +118,7 @@ def test_without_ray_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyP
 def test_an_address_at_which_nobody_listens_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pytest.importorskip("ray.data", reason="Ray is not installed")
+    pytest.importorskip("ray", reason="Ray is not installed")
     with socket.socket() as taken:  # bound, but not listening
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
