@@ -15,6 +15,14 @@ PHONE = {"width": 390, "height": 844}
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 
 
+def visit(page, address: str) -> None:
+    """Open the page and wait for its script, which comes a moment after what it serves."""
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    page.wait_for_selector("#show")
+    page.wait_for_function("window.soundspot")
+
+
 def give(page, path: Path, place: str = "video") -> None:
     page.locator(f"#{place} input[type=file]").first.set_input_files(str(path))
 

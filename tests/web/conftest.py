@@ -10,7 +10,7 @@ import pytest
 from soundspot.media import clips as media
 from soundspot.web import comparing
 from web_media import quick_model
-from web_pages import MODELS, PATIENCE
+from web_pages import MODELS, visit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -40,13 +40,11 @@ def browser():
 def page(server: str, browser):
     """An open page; whatever it does, no request may leave the machine, and no script may fail."""
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
-    tab.set_default_timeout(PATIENCE)
     asked: list[str] = []
     failed: list[str] = []
     tab.on("request", lambda request: asked.append(request.url))
     tab.on("pageerror", lambda error: failed.append(str(error)))
-    tab.goto(server)
-    tab.wait_for_selector("#show")
+    visit(tab, server)
     yield tab
     tab.close()
     assert len(asked) > 10

@@ -25,6 +25,7 @@ from web_pages import (
     still,
     tab_to,
     toasts,
+    visit,
     wait_for_another_map,
 )
 
@@ -227,9 +228,8 @@ def test_a_closed_page_takes_its_files_with_it(server: str, browser, clip: Path,
 
     root = Path(os.environ["GRADIO_TEMP_DIR"])
     tab = browser.new_page()
-    tab.goto(server)
-    give(tab, clip)
-    tab.wait_for_selector("#maps img.map", timeout=PATIENCE)
+    visit(tab, server)
+    located(tab, clip)
     mine = {path for path in root.iterdir() if path.name.startswith("session-")}
     assert mine
     monkeypatch.setattr(SessionStore, "close", noted)

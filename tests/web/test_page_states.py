@@ -8,7 +8,7 @@ import pytest
 
 from soundspot.media import clips as media
 from web_media import BARKS
-from web_pages import PATIENCE, PHONE, give, located, settled, still, violations, width
+from web_pages import PHONE, give, located, settled, still, violations, visit, width
 
 
 @pytest.fixture
@@ -90,9 +90,7 @@ def test_a_silent_video_gets_a_sentence_and_no_timeline(page, tmp_path: Path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(server: str, browser, clip: Path, tmp_path: Path, scheme: str):
     tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-    tab.set_default_timeout(PATIENCE)
-    tab.goto(server)
-    tab.wait_for_selector("#show")
+    visit(tab, server)
     tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
     found = violations(tab, "empty")
     tab.get_by_role("tab", name="A picture and a sound").click()
@@ -192,7 +190,7 @@ def test_the_page_speaks_plainly_and_of_itself(page, server: str, browser):
     assert "Nothing leaves this computer." in text
     assert f'Client("{server.rstrip("/")}"' in page.locator(".help pre").text_content()
     phone = browser.new_page(viewport=PHONE, has_touch=True, is_mobile=True)
-    phone.goto(server)
+    visit(phone, server)
     phone.get_by_text("Tap to choose a video").wait_for()
     phone.close()
 
