@@ -41,7 +41,7 @@ from soundspot.model import checkpoint
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.names import build_names
 from soundspot.model.methods.sspl import SSPLConfig
-from soundspot.model.routing import is_unknown, route_table
+from soundspot.model.routing import Route, choose_route, is_unknown, route_table
 from soundspot.parallel.devices import AUTO, choose_device
 
 LEARNED_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
@@ -284,6 +284,19 @@ class Localizer:
         if self._namer is None:
             return np.ones((len(f_a), 0), np.float32)
         return self._namer.classify(f_a).mean(dim=1).cpu().numpy()
+
+    def name_sounds(
+        self, sounds: Sequence[Heard]
+    ) -> list[tuple[list[tuple[str, float]], Route | None]]:
+        """What is heard, best first, and who would make the map; no frame is needed."""
+        named = []
+        with torch.inference_mode():
+            for start in range(0, len(sounds), CHUNK):
+                f_a = self._hear(sounds[start : start + CHUNK])
+                for heard, scores in zip(f_a, self.name_scores(f_a), strict=True):
+                    route = None if self.router is None else choose_route(scores, self.router.table)
+                    named.append((self.labels(heard), route))
+        return named
 
     def class_scores(
         self, sounds: Float32[np.ndarray, "b samples"]

@@ -1,10 +1,11 @@
 """Look over a video for the moment that shows best what is sounding.
 
-Its middle often shows nothing that sounds. The sound is cheap to walk through: the loudest half
-second of each of a few equal parts is a candidate, and only their frames are seen. The best one has
-a sound that is surely known and a high peak of the map: their product wins. If its source is
-probably not in the picture, the frames around it are seen too, since a dog that barks may be hidden
-by the door it runs past.
+Its middle often shows nothing that sounds. The sound is cheap to walk through, so all of it is
+heard: the loudest half second of every two seconds or so is a candidate. The video is divided into
+a few equal stretches, and of each only the frame of the candidate whose sound is known most surely
+is seen. The best of these has a sound that is surely known and a high peak of the map: their
+product wins. If its source is probably not in the picture, the frames around it are seen too, since
+a dog that barks may be hidden by the door it runs past.
 """
 
 import math
@@ -25,13 +26,15 @@ from soundspot.media.clips import (
 )
 from soundspot.media.decoding import AnyWaveform, MediaError
 from soundspot.media.opening import OpenMedia
-from soundspot.model.routing import is_unknown
+from soundspot.model.routing import Route, is_unknown
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer
     from soundspot.inference.result import Localization
 
-LOOKS = 6  # frames that are seen
+LOOKS = 6  # stretches of a video, and frames that are seen
+PART = 2.0  # s, about: there is one candidate in each
+MOST_PARTS = 10  # of a stretch
 CLOSER = [step / 4 for step in range(-4, 5) if step]  # s from the best of them
 FIRST = 0.6  # of the work, if a closer look is needed
 BRIDGE_TRUST = 0.22  # its cIoU on anysound over that of the learned model on ESC-VOC val
@@ -46,7 +49,7 @@ class Candidate:
     waveform: AnyWaveform
 
 
-def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int = LOOKS) -> list[Candidate]:
+def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, Candidate]:
     """The loudest half second of each part of the first seconds of a sound; silent parts have none.
 
     Args:
@@ -66,23 +69,45 @@ def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int = LOOKS) -> li
         audible = float(np.ptp(narrow)) / 2 >= QUIET
         if audible and (part not in best or rms > best[part].rms):
             best[part] = Candidate(middles[k], rms, wide)
-    return list(best.values())
+    return best
+
+
+def certainty(route: Route | None, labels: Sequence[tuple[str, float]]) -> float:
+    """How surely a sound is known; the bridge is right less often than a learned model.
+
+    It is 1 where the model cannot name sounds, and 0 for a sound without a counterpart.
+    """
+    if is_unknown(route):
+        return 0.0
+    if route is None:
+        return labels[0][1] if labels else 1.0
+    trust = 1 - (1 - BRIDGE_TRUST) * route.share
+    return trust * dict(labels).get(route.sound, 0.0)
 
 
 def merit(result: "Localization") -> float:
     """How well a moment shows what sounds: how surely its sound is known, times how high its peak.
 
     The peak counts by how far it reaches above no likeness at all, in units of the threshold, since
-    the cosines of a learned model and of the bridge by names differ; the bridge is right less
-    often. Where the model cannot name sounds, the peak decides alone.
+    the cosines of a learned model and of the bridge by names differ.
     """
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
-    if is_unknown(result.route):
-        return 0.0
-    if result.route is None:
-        return peak if not result.labels else peak * result.labels[0][1]
-    trust = 1 - (1 - BRIDGE_TRUST) * result.route.share
-    return trust * peak * dict(result.labels).get(result.route.sound, 0.0)
+    return peak * certainty(result.route, result.labels)
+
+
+def worth_seeing(localizer: "Localizer", sound: OpenMedia, seconds: float) -> list[Candidate]:
+    """Of each stretch of a sound the candidate that is known most surely; silent ones have none."""
+    parts = min(max(round(seconds / LOOKS / PART), 1), MOST_PARTS) if localizer.class_names else 1
+    loudest = loudest_of_parts(sound, seconds, LOOKS * parts)
+    if parts == 1:
+        return list(loudest.values())
+    heard = localizer.name_sounds([candidate.waveform for candidate in loudest.values()])
+    best: dict[int, tuple[float, Candidate]] = {}
+    for (part, candidate), (labels, route) in zip(loudest.items(), heard, strict=True):
+        stretch, known = part // parts, certainty(route, labels)
+        if stretch not in best or known > best[stretch][0]:
+            best[stretch] = known, candidate
+    return [candidate for _, candidate in best.values()]
 
 
 def localize_best(
@@ -108,7 +133,7 @@ def localize_best(
 
     lengths = (file.info.duration for file in (video, sound))
     seconds = min(filter(None, lengths))
-    candidates = loudest_of_parts(sound, seconds)
+    candidates = worth_seeing(localizer, sound, seconds)
     if not candidates:
         sentence = f"{sound.info.path} is silent from start to end: give another sound"
         raise MediaError(sentence, "silent")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from brightness import brightness_localizer
-from soundspot.inference.moments import localize_best, loudest_of_parts, merit
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.moments import localize_best, loudest_of_parts, merit, worth_seeing
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 from soundspot.model.routing import Route
@@ -27,8 +28,34 @@ def test_each_part_gives_its_loudest_slice_and_silence_none(tmp_path):
     video = write(tmp_path / "v.mkv", [99] * 12, levels)
     with media.opened(video) as file:
         found = loudest_of_parts(file, 6.0, parts=3)
-    assert [candidate.at for candidate in found] == [0.75, 5.75]
-    assert all(len(candidate.waveform) == 48_000 for candidate in found)
+    assert {part: candidate.at for part, candidate in found.items()} == {0: 0.75, 2: 5.75}
+    assert all(len(candidate.waveform) == 48_000 for candidate in found.values())
+
+
+class Knows(Localizer):
+    """Is the surer of a dog the quieter the middle half second of a sound is."""
+
+    def name_sounds(self, sounds):
+        return [
+            ([("Dog", 1 - float(np.abs(sound[20_000:28_000]).max()))], None) for sound in sounds
+        ]
+
+
+def test_of_each_stretch_the_sound_that_is_known_most_surely_is_seen(tmp_path):
+    """Six stretches of 6 s, each with three parts of 2 s, of which the loudest is known least."""
+    levels = np.full((6, 3, 4), 0.1)
+    levels[:, 0] = 0.8
+    levels[:, 1, 2] = 0.4  # the loudest half second of the second part
+    levels[:, 2] = 0.7
+    video = write(tmp_path / "v.mkv", [99] * 72, levels.ravel().tolist())
+    plain = brightness_localizer()
+    knowing = Knows(**{**vars(plain), "class_names": ("Dog",)})
+    with media.opened(video) as file:
+        seen = worth_seeing(knowing, file, 36.0)
+        assert [candidate.at for candidate in seen] == [3.25 + 6 * k for k in range(6)]
+        loudest = worth_seeing(plain, file, 36.0)  # which cannot name sounds
+        assert [candidate.at // 6 for candidate in loudest] == list(range(6))
+        assert all(candidate.at % 6 < 2 for candidate in loudest)
 
 
 def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
