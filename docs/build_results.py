@@ -39,7 +39,7 @@ and the commentary in docs/readings.yaml; no number in a table is typed by hand.
 paper's data, and YAMNet replaces VGGish, so the paper's numbers are not shown beside ours: only the
 ranking of methods can be compared. cIoU and AUC are fractions under the protocol `sspl` on the test
 split; every step was chosen on the val split. "Duets" is the share of sounds, in pictures of two
-objects, whose peak is on the side of the sounding object.
+objects, whose peak is on the side of the sounding object: a method with a high share "listens".
 """
 
 

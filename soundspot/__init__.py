@@ -89,7 +89,7 @@ def evaluate(
     out: str | Path | None = None,
     device: str = "auto",
 ) -> "Evaluation":
-    """Score models on benchmarks, beside trivial baselines, like `soundspot evaluate`.
+    """Score models on benchmarks, alongside trivial baselines, like `soundspot evaluate`.
 
     Args:
         models: Names, checkpoints or run folders; if empty, only the baselines are scored.

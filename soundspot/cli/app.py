@@ -72,9 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: CycloptsError) -> str:
-    """What is wrong with the words of a command, without the full stop."""
+    """What is wrong with the arguments of a command, without the full stop."""
     if isinstance(error, UnusedCliTokensError):
-        return f"too many words: {' '.join(error.unused_tokens or ())}"
+        return f"too many arguments: {' '.join(error.unused_tokens or ())}"
     error.verbose = False
     sentence = " ".join(str(error).split())
     return sentence if sentence.endswith("...") else sentence.removesuffix(".")

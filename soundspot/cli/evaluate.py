@@ -22,7 +22,7 @@ def evaluate(
     guidance: float = 0.0,
     device: str = "auto",
 ) -> None:
-    """Score models, or maps saved by any program, on benchmarks, beside the trivial baselines.
+    """Score models, or maps saved by any program, on benchmarks, alongside trivial baselines.
 
     Args:
         models: Names of models, checkpoints or folders of training runs.
@@ -116,7 +116,7 @@ def reproduce(
             paper (steps, ingredients).
         data: Pair set to train on.
         seeds: Number of seeds. Default: 3, or 1 with --quick.
-        quick: Train for only a few steps, to see the whole table soon.
+        quick: Train for only a few steps, to see the whole table quickly.
         test: Pair set to test on, if the training set has no test split.
         benchmark: Benchmark to test on, then its duets if it has any. Default: the training set's.
         annotations: Folder of the benchmark's annotation files.
@@ -127,7 +127,7 @@ def reproduce(
             lines that have neither.
         line: Train only this line; repeat for several. The others are treated as with
             --no-training.
-        out: Folder for the table as JSON and Markdown, and the figure. Default: that of the runs.
+        out: Folder for the table as JSON and Markdown, and the figure. Default: as --runs.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.data.pair_set import PairSet

@@ -65,8 +65,8 @@ def localize(
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
             soundspot-v1+names.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
-        json: Write box, score, labels and map to this JSON file, for a video one line per map,
-            for several files one line per file; "-" is standard output.
+        json: Write box, score, labels and map to this JSON file: one line per map of a video, or
+            one line per file if there are several; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
         every_frame: Encode every frame of a video, even while the picture stays the same.

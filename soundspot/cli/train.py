@@ -34,7 +34,7 @@ def train(recipe: str, /, *settings: str, out: Out = None, device: str = "auto")
 
 
 def tidy(*runs: Path) -> None:
-    """Delete what only resuming needs from finished training runs, usually 200 MB each.
+    """Delete the files needed only for resuming from finished runs, usually 200 MB each.
 
     The best weights, the log and the results stay. A tidied run cannot be trained further.
 

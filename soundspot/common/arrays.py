@@ -1,4 +1,4 @@
-"""Min-max stretching of maps. Axes: h w a map, behind any number of others."""
+"""Min-max stretching of maps. Axes: h w a map, after any number of others."""
 
 import numpy as np
 from jaxtyping import Float

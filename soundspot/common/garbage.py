@@ -1,4 +1,4 @@
-"""When Python need not look for garbage."""
+"""Switch off garbage collection while large modules are imported."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Do not look for garbage while modules are imported.
+    """Do not collect garbage while modules are imported.
 
     Importing torch makes hundreds of thousands of objects that stay; to go through them again and
     again takes a tenth of the time.

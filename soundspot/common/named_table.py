@@ -1,4 +1,4 @@
-"""Things by name: those of a table in the code, and those that installed packages add."""
+"""Things looked up by name: from a table in the code, or added by installed packages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, else a line now and then with an estimate."""
+"""Progress on standard error: a bar on a terminal, or else an occasional line with an estimate."""
 
 import sys
 import time

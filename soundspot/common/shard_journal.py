@@ -1,7 +1,7 @@
-"""Shards of a long job, and the journal beside each that allows it to be kept by a later run.
+"""Shards of a long job, and the journal beside each that lets a later run keep it.
 
 A journal (.shard-000000.jsonl) starts with a digest of the shard's inputs and the size of its data
-file; then it has one line of JSON per item. As long as the first line fits, the shard is complete
+file; one line of JSON per item follows. As long as the first line matches, the shard is complete
 and need not be made again.
 """
 

@@ -1,4 +1,4 @@
-"""Write a pair set so that it is complete or marked as unfinished, never torn.
+"""Write a pair set so that it is complete or marked as unfinished, never half-written.
 
 Media first, each under a temporary name until complete; the manifest next; pairset.json last. A
 killed run resumes: a file that exists and decodes is not made again. The same input gives the same

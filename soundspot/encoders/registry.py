@@ -1,7 +1,7 @@
 """What is known of weights and demo media: where they come from, and their sha256.
 
 Every accepted file is known by its sha256, so it does not matter who provides it: the package
-index, a URL or the user. The weights of an encoder stand in its file, demo media here.
+index, a URL or the user. An encoder's weights are listed in its file, demo media here.
 """
 
 from collections.abc import Callable, Mapping

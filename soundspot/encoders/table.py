@@ -1,7 +1,7 @@
 """The frozen encoders by name: a new encoder is one new file and one new line here.
 
-The file ends with an `EncoderSpec`, which names its pretrained weights. A package of its own adds
-one without a line, by an entry point of the group "soundspot.encoders".
+The file ends with an `EncoderSpec`, which names its pretrained weights. An installed
+package can add one through an entry point of the group "soundspot.encoders" instead.
 """
 
 from collections.abc import Iterator

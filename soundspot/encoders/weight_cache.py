@@ -9,7 +9,7 @@ The public file that they come from is removed once it is converted; until then,
 is kept under its own name. Every byte is checked when it is fetched and by `soundspot weights
 verify`; tensors are then mapped into memory as they are. A file appears under its name only when it
 is complete, and one process writes at a time. Beside the folders, digests.json remembers digests of
-tensors, which would take long to compute at every start.
+tensors, which take too long to compute at every start.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """3 x 3 convolutions of frozen weights with fewer multiplications: Winograd's F(m x m, 3 x 3).
 
-Every m x m outputs take (m + 2)^2 products a channel instead of 9 m^2, between two small fixed
+Each m x m block of outputs takes (m + 2)^2 products per channel, not 9 m^2, between two small fixed
 transforms of the cells (A. Lavin and S. Gray, "Fast algorithms for convolutional neural networks",
-2016, whose A, B and G are named below). The weights are transformed once. Only CPUs gain.
+2016, whose A, B and G are named below). The weights are transformed once. Only CPUs benefit.
 
 Axes: b batch, i input channels, o output channels, h w cells.
 """

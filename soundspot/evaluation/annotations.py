@@ -141,7 +141,7 @@ def escvoc_duets(split: str, folder: Path) -> list[BenchmarkItem]:
 
 
 def escvoc_hard(split: str, folder: Path) -> list[BenchmarkItem]:
-    """Its truth is nowhere but in its pair set, where the pictures are spoilt."""
+    """Its truth is only in its pair set, where the pictures are degraded."""
     raise SoundspotError(
         f"escvoc-hard has no annotation files, so {folder} is of no use: make its pair set with "
         f"`soundspot prepare escvoc-hard` and name it with --data ({split} split)"

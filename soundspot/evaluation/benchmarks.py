@@ -132,7 +132,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         ),
         Benchmark(
             "escvoc-hard",
-            "ESC-VOC, 154 test pairs as they are and spoilt in five ways",
+            "ESC-VOC, 154 test pairs as they are and degraded in five ways",
             924,
             partial(files.escvoc_hard, "test"),
         ),

@@ -30,7 +30,7 @@ def find_scenes(
 ) -> tuple[list[BenchmarkItem], dict[str, str]]:
     """The items of a benchmark that can be evaluated, and id -> reason for those that cannot.
 
-    The classes of escvoc-hard are the ways in which its pairs are spoilt.
+    The classes of escvoc-hard are the ways in which its pairs are degraded.
     The truth of ESC-VOC and anysound is in their pair sets; other truths are read from their
     annotation files and, given a pair set, looked up there by id.
     """
@@ -66,7 +66,7 @@ def find_scenes(
 
 
 def kind_of(id: str) -> str:
-    """How a pair of escvoc-hard is spoilt, by its id."""
+    """How a pair of escvoc-hard is degraded, by its id."""
     return next((kind for kind in KINDS if id.startswith(f"{kind}-")), "unknown")
 
 

@@ -102,7 +102,7 @@ def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
     root, items = _find(job)
     model = job.model
     if model is not None and model not in model_names():
-        # Checkpoints and bridges of one's own are to be found from any folder.
+        # Your own checkpoints and bridges must be found from any folder.
         parts = [part for part in split_name(model) if part is not None]
         model = "+".join(p if p in model_names() else str(Path(p).absolute()) for p in parts)
     localizer = load(model, job.device)

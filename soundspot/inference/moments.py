@@ -1,11 +1,11 @@
-"""Look over a video for the moment that shows best what is sounding.
+"""Find the moment of a video that best shows what is sounding.
 
-Its middle often shows nothing that sounds. The sound is cheap to walk through, so all of it is
-heard: the loudest half second of every two seconds or so is a candidate. The video is divided into
-a few equal stretches, and of each only the frame of the candidate whose sound is known most surely
-is seen. The best of these has a sound that is surely known and a high peak of the map: their
-product wins. If its source is probably not in the picture, the frames around it are seen too, since
-a dog that barks may be hidden by the door it runs past.
+The middle often shows nothing that makes a sound. Listening is cheap, so the whole sound is heard:
+the loudest half second of every two seconds or so is a candidate. The video is divided into a few
+equal stretches, and in each only the frame of the candidate whose sound is known best is seen. The
+best of these has the highest product of how surely its sound is known and the peak of its map. If
+its source is probably not in the picture, the frames around it are seen too, since a barking dog
+may be hidden by the door it runs past.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The names of files to write, checked before any work is done for them.
 
-Without torch, so that a wrong name is refused at once.
+Does not import torch, so that a wrong name is refused at once.
 """
 
 from collections.abc import Iterable

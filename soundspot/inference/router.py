@@ -1,4 +1,4 @@
-"""A learned model and the bridge by names as one model: the sound decides who makes its map.
+"""A learned model and the bridge by names as one model: the sound decides which makes its map.
 
 Axes: b pairs, h w the grid of the map, p audio patches, a audio channels.
 """
@@ -128,7 +128,7 @@ def blend(
 
 
 def is_bridge(name: str) -> bool:
-    """Whether a model is a bridge: the one that ships, or a file of one's own."""
+    """Whether a model is a bridge: the one that ships, or your own file."""
     return name == NAMES or Path(name).suffix in (".yaml", ".yml")
 
 

@@ -3,7 +3,7 @@
 The peak of the map S, a cosine, is compared with a threshold. That of a learned model is on its
 card: `soundspot export --calibrate` chose it on validation data (see
 `evaluation.source_detection`); that of the bridge by names was chosen on anysound. Nothing is said
-of sounds that neither knows.
+about sounds that neither knows.
 """
 
 from soundspot.model.routing import Route, is_unknown

@@ -1,9 +1,9 @@
 """A deadline for each picture that a decoder makes.
 
-A damaged file may keep a decoder busy for ever, inside a call that nothing can interrupt. A child
-process could be ended, but would have to read every file twice; so pictures are decoded in a thread
-of their own, which is left behind if it does not answer. It keeps a core and its memory until it
-answers after all, or the process ends; `hung` counts such threads, for those who run for long.
+A damaged file may keep a decoder busy forever, inside a call that nothing can interrupt. A child
+process could be killed, but would have to read every file twice; so pictures are decoded in a
+separate thread, which is abandoned if it does not answer. It keeps a core and its memory until it
+answers after all, or the process ends; `hung` counts such threads, for long-running programs.
 """
 
 import queue

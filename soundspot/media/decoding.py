@@ -1,4 +1,4 @@
-"""PyAV at work: frames with their times.
+"""Decode with PyAV: frames with their times.
 
 Time 0 is the first picture of a video or the start of a sound, whatever the file's time stamps.
 
@@ -120,7 +120,7 @@ def explain(
 
 
 def find_stream(container: InputContainer, kind: Track) -> Any:
-    """Find the first stream that can be decoded, or None; the cover of a sound file is no video."""
+    """Find the first stream that can be decoded, or None; the cover of a sound is not a video."""
     kinds = av.stream.Disposition
     stills = kinds.attached_pic | kinds.timed_thumbnails
     for stream in getattr(container.streams, kind):

@@ -1,4 +1,4 @@
-"""A decoded picture as its planes of luma and colour, and back, without a detour over RGB.
+"""A decoded picture as its planes of luma and colour, and back, without a detour through RGB.
 
 Videos store a luma for every pixel and two colour differences for every four. Drawing on these
 planes takes less than half the time of converting each picture to RGB, drawing, and converting

@@ -1,4 +1,4 @@
-"""Windows of mono 16 kHz sound: how they are cut, and how a walk cuts many in constant memory.
+"""Windows of mono 16 kHz sound: how they are cut, and how many are cut in constant memory.
 
 Axes: samples, total = mono sound at 16 kHz.
 """

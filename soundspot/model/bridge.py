@@ -50,7 +50,7 @@ def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[st
         class_names: ImageNet's names, in the order of the visual classifier's scores.
 
     Raises:
-        SoundspotError: A line has another form, or names what is no sound or no class.
+        SoundspotError: A line has another form, or names an unknown sound or class.
     """
     sounds = {name: number for number, name in enumerate(sound_names)}
     classes = {name: number for number, name in enumerate(class_names)}

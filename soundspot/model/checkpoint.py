@@ -2,7 +2,7 @@
 
 `NAME.safetensors` holds the trained part of a method and, in its metadata, the card: which method
 with which config on which encoders, how it was made and how it scored. `NAME.json` beside it is a
-copy for people, and the card itself of old checkpoints that have none inside.
+copy for people or, for old checkpoints that have no card inside, the card itself.
 """
 
 import json

@@ -12,7 +12,7 @@ the cells and one large matrix product over the channels:
 - `conv1x1` and `broadcast_conv1x1`: a matrix product of the cells, or of one cell for all.
 
 Each takes the weight and returns the map: what depends on the weight alone is computed once for
-all applications. Only CPUs gain; elsewhere, and under torch.compile, the maps are PyTorch's own
+all applications. Only CPUs benefit; elsewhere, and under torch.compile, the maps are PyTorch's own
 operations. Under autocast the large products are made in its type; the small ones, sums and results
 stay in that of the weight.
 

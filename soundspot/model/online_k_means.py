@@ -1,9 +1,8 @@
 """k-means that learns from one batch at a time and keeps its centres as buffers.
 
-It replaces clusterings of a whole training set between epochs: nothing is asked of the training
-loop, an interrupted run resumes with the same centres, and a seed gives the same ones again. In a
-training in several processes the centres follow the batches of rank 0, whose buffers DDP gives to
-all others.
+It replaces clusterings of a whole training set between epochs: the training loop needs no
+hook, an interrupted run resumes with the same centres, and a seed gives the same ones again. With
+several processes the centres follow the batches of rank 0, whose buffers DDP sends to all others.
 
 Axes: b batch, k centres, d dimensions.
 """

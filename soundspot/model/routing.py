@@ -1,7 +1,7 @@
-"""Who makes the map of a sound: the learned model, the bridge by names, or both; or nobody can.
+"""Which model makes the map of a sound: the learned one, the bridge by names, both or neither.
 
-It is decided by what YAMNet hears alone. A learned model does well on the sounds it was trained on
-and on their kin, the bridge (see `model.methods.names`) on other sounds that have a name.
+Only what YAMNet hears decides this. A learned model does well on the sounds it was trained on
+and on related ones (kin), the bridge (see `model.methods.names`) on other sounds that have a name.
 
 Axes: s sounds that have a name.
 """
@@ -42,7 +42,7 @@ class Route(NamedTuple):
         name = f'"{self.sound.lower()}"'
         return {
             "learned": f"by what it learned of {name}",
-            "kin": f"by what it learned of sounds akin to {name}",
+            "kin": f"by what it learned of sounds related to {name}",
             "both": f"by what it learned and by the name {name}",
             "names": f"by the name {name}",
             "unknown": "a sound without a known counterpart",

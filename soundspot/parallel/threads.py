@@ -1,4 +1,4 @@
-"""How many threads torch uses for a while, in a process where several parts say so at once."""
+"""Set torch's number of threads for a while, even if several parts of a process do so at once."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A street and a bird's song made by formulas: nobody else's picture or recording is needed."""
+"""A street and a bird's song made by formulas: no third-party picture or recording is needed."""
 
 from collections.abc import Callable, Sequence
 

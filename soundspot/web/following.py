@@ -1,4 +1,4 @@
-"""Run work in another thread, and follow how far it is."""
+"""Run work in another thread, and follow its progress."""
 
 import queue
 import time

@@ -1,8 +1,8 @@
 """What happens when a visitor gives a file, moves a control or calls from a program.
 
 Every error reaches the visitor as a sentence; the server's log tells more about unexpected ones.
-Several events may follow from one action, so a look does nothing if the page shows its result
-already. `Session.shown` holds what the page shows: "asked" the question, "at" its moment in
+Several events may follow from one action, so a look does nothing if the page already shows
+its result. `Session.shown` holds what the page shows: "asked" the question, "at" its moment in
 seconds, "timeline" that of "files"; "looked" the files and the model; and what is to come: "chosen"
 the moment that the visitor chose, "still" whether its own map is to come to the front (a click
 plays the moving map from there), "job" the files and the model, "tried" those of the last video.

@@ -15,11 +15,11 @@ def what_it_knows(localizer: Localizer) -> str:
     if not localizer.card.trained:
         return f"{localizer.name} has learned nothing: its maps mean nothing."
     if localizer.name == NAMES:
-        return "names finds things by the name of their sound, as listed in its table."
+        return "names locates things by the name of their sound, as listed in its table."
     learned = LEARNED.get(str(localizer.card.provenance.get("data")))
     if learned is None:
         return ""
     other = "With any other sound the map may light up anything."
     if localizer.router is not None:
-        other = "Other sounds are found by their names, if both sound and thing have one."
-    return f"{localizer.name} has learned the looks and sounds of {learned}. {other}"
+        other = "Other sounds are located by name, if both the sound and the thing have one."
+    return f"{localizer.name} has learned what {learned} look and sound like. {other}"

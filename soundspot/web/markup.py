@@ -40,17 +40,17 @@ client.close()
 HELP = f"""
 <footer class="help"><details><summary>How to read a map</summary>
 <p>The brighter a place, the more it looks like what is heard; the white line is half of the peak,
-the green box the largest part within it. The peak is a cosine, at most 1. A box is drawn unless the
-source is probably not in the picture. The model sees one frame and hears three seconds, the shaded
-part of the timeline.</p></details>
+the green box surrounds the largest part within it. The peak is a cosine, at most 1. No box is drawn
+if the source is probably not in the picture. The model sees one frame and hears three seconds, the
+shaded part of the timeline.</p></details>
 <details><summary>Use it from a program</summary>
 <p>This page can be called by programs (<a href="gradio_api/info">the calls as JSON</a>),
 for example with <code>gradio_client</code>:</p>
 <pre tabindex="0"><code>{escape(CLIENT)}</code></pre>
 </details>
 <details><summary>Documentation</summary><p>The documentation comes with the source code:
-docs/web.md explains this page, docs/index.md is the start. In a clone, <code>make docs</code>
-makes a site of it; <code>soundspot --help</code> lists the commands.</p></details></footer>
+docs/web.md explains this page; start with docs/index.md. In a clone, <code>make docs</code>
+builds it as a site; <code>soundspot --help</code> lists the commands.</p></details></footer>
 """
 
 
@@ -223,7 +223,7 @@ def _scale_html(answer: Answer) -> str:
     ends = (f"{low:.2f}", f"{high:.2f}")
     words = "Cosine of picture and sound"
     if not answer.same_scale:
-        ends, words = ("lowest", "highest"), "Cosine, of each model by itself"
+        ends, words = ("lowest", "highest"), "Cosine, scaled for each model"
     return (
         f'<div class="scale"><span>{words}</span><span>{ends[0]}</span>'
         f'<i style="background:linear-gradient(to right, {stops})"></i><span>{ends[1]}</span></div>'

@@ -1,4 +1,4 @@
-"""Stands before gradio: lets through what the page needs, and answers uploads itself.
+"""Sits in front of gradio: lets through what the page needs, and answers uploads itself.
 
 Neither the server nor, by its Content-Security-Policy, the browser contacts any other address.
 """

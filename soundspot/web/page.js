@@ -32,7 +32,7 @@
     text.dataset.plain = "yes";
   };
 
-  // What gradio's own parts lack: names that contain what can be read, and one sentence an error.
+  // What gradio's own parts lack: names that contain the visible text, and one sentence per error.
   const repair = () => {
     for (const button of document.querySelectorAll(".upload-container[aria-label]")) {
       button.removeAttribute("aria-label");
@@ -77,13 +77,13 @@
     if (event.target.closest("#show")) toAnswer("smooth");
   });
 
-  // The strength of the map is a matter of the browser alone.
+  // The strength of the map is handled by the browser alone.
   document.addEventListener("input", (event) => {
     if (!event.target.closest(".strength")) return;
     document.documentElement.style.setProperty("--strength", event.target.value / 100);
   });
 
-  // A file of the wrong kind gets one sentence, before gradio sees it and drops it without a word.
+  // A file of the wrong kind is refused with a message before gradio sees it and silently drops it.
   const complain = (sentence) => {
     const place = find("#complaint");
     if (place) place.textContent = sentence;
@@ -115,7 +115,7 @@
     media.currentTime = Number.MAX_SAFE_INTEGER;
   }, true);
 
-  // The timeline: a line runs along while something plays. A moving map out of sight falls silent.
+  // The timeline: a line runs along while something plays. A moving map that is out of sight is paused.
   const place = (query, at) => {
     const line = find(query), whole = find(".timeline");
     if (line && whole) line.style.left = `${(100 * at) / Number(whole.dataset.seconds)}%`;

@@ -1,6 +1,6 @@
 """Whether the page can, and may, listen where it should.
 
-Without gradio, so that it is known at once.
+Does not import gradio, so that it is known at once.
 """
 
 import ipaddress

@@ -1,4 +1,4 @@
-"""Serve the page: gradio's launch, its settings, and the end of the server."""
+"""Serve the page: gradio's launch, its settings, and its shutdown."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
-"""Receive uploads, in place of gradio: each file straight into a folder of its own.
+"""Receive uploads, in place of gradio: each file straight into its own folder.
 
-Gradio stores equal files of different visitors once, checks the room on the disk not at all, and
+Gradio stores equal files of different visitors once, does not check for room on the disk, and
 keeps form fields of any size in memory. Here room is reserved as the bytes arrive, and whatever is
 refused or interrupted leaves nothing behind.
 """

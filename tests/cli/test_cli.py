@@ -316,7 +316,7 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
     [
         ("lokalize", 'Unknown command "lokalize"'),
         ("frob", "encode, recipes, ...; see `soundspot --help`"),
-        ("recipes all of them", "too many words: of them; see `soundspot recipes --help`"),
+        ("recipes all of them", "too many arguments: of them; see `soundspot recipes --help`"),
         ("localize", "FILE requires an argument"),
         ("localize a.mp4 --modell x", "Did you mean --model?"),
         ("localize a.mp4 --at soon", '"soon" is not a time'),

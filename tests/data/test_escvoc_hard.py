@@ -1,4 +1,4 @@
-"""escvoc_hard.py: what is spoilt, how the boxes follow, and that a seed gives the same."""
+"""escvoc_hard.py: what is degraded, how the boxes follow, and that a seed gives the same."""
 
 from pathlib import Path
 

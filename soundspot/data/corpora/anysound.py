@@ -1,7 +1,7 @@
 """anysound -> a pair set: things outside ESC-VOC's classes, paired with recordings of their class.
 
 The benchmark is a folder of two lists (images.json, sounds.json) with images/ and sounds/; its
-folder lowres/ has the same layout and is prepared apart. It is only for evaluation: every
+folder lowres/ has the same layout and is prepared separately. It is only for evaluation: every
 photograph is one pair, with the boxes of the sounding class as one annotator's and a fixed
 recording of its class. The development half becomes the split val, the held-out half test.
 """

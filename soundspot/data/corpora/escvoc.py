@@ -3,7 +3,7 @@
 The benchmark is a folder of four lists (images.json, sounds.json, pairs.json, duets.json) with
 images/ and sounds/. It can also be rebuilt from its lists with your own copies of VOC2007 and
 ESC-50: the photographs that are not from VOC2007 (RF100, Caltech-101) still come from images/ and,
-if that is absent, are reported as missing. Nothing takes their place.
+if that is absent, are reported as missing, not replaced.
 
 - train: one pair per photograph, without sound: one of its class is drawn in every epoch. The pairs
   have no boxes, since a self-supervised method must not see them; these go to train_boxes.jsonl,

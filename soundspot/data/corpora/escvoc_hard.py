@@ -1,4 +1,4 @@
-"""ESC-VOC made harder -> a pair set: some val and test pairs, as they are and spoilt in five ways.
+"""ESC-VOC made harder -> a pair set: val and test pairs, as they are and degraded in five ways.
 
 A seed draws the pairs and everything random about them. Every pair appears once for each kind, its
 id begins with the kind, and its boxes follow the picture.
@@ -30,7 +30,7 @@ Wave = NDArray[np.float32]
 
 
 def prepare(source: Path, out: Path, speech: Wave) -> Summary:
-    """Spoil pairs of ESC-VOC.
+    """Degrade pairs of ESC-VOC.
 
     Args:
         source: The prepared pair set of ESC-VOC.
@@ -45,7 +45,7 @@ def prepare(source: Path, out: Path, speech: Wave) -> Summary:
         chosen = [
             (number, pair) for split in ("val", "test") for number, pair in draw(pairs, split)
         ]
-        for number, pair in progress(chosen, "spoiling pairs"):
+        for number, pair in progress(chosen, "degrading pairs"):
             made += [_spoil(writer, pairs, pair, kind, number, speech) for kind in KINDS]
         return writer.finish(made, [], [LedgerEntry(pair.id, "done") for pair in made])
 

@@ -1,6 +1,6 @@
 """SoundNet-Flickr -> a pair set: the middle frame of each video and the 3 s around it.
 
-It may consist of the videos themselves, be laid out as released, or as others repackaged it:
+It may be the videos themselves, or frames and sounds laid out as released or repackaged:
 
     videos2/4/8/1/6/6/3/4/4/6248166344.mp4
     frames/videos2/4/8/1/6/6/3/4/4/6248166344.mp4/*.jpg  with  mp3/videos2/.../6248166344.mp3

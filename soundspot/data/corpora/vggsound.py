@@ -1,8 +1,8 @@
 """VGG-Sound -> a pair set: the middle frame of each 10 s clip and the 3 s around it.
 
-An id is <YouTube id>_<start second, six digits>. The usual variants of names are understood:
+An id is <YouTube id>_<start second, six digits>. The usual variants of file names are recognised:
 
-    -_gaZzFfzDQ_000517.mp4      as VGG-Sound itself
+    -_gaZzFfzDQ_000517.mp4      as in VGG-Sound itself
     -_gaZzFfzDQ_517.mp4         without the zeros
     -_gaZzFfzDQ_517_527.mp4     start and end in seconds
     -_gaZzFfzDQ_517000_527000.mp4    start and end in milliseconds

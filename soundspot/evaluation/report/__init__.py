@@ -1,6 +1,6 @@
 """Reports of an evaluation: report.json for programs, report.md and report.html for people.
 
-The JSON holds fractions, the others %.
+The JSON holds fractions, the others percentages.
 """
 
 import json

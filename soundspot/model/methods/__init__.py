@@ -1,7 +1,7 @@
 """One line per method: its name and its class, which names its config.
 
-A new method is one file with a Method and its config, and one line here. A package of its own adds
-one without a line, by an entry point of the group "soundspot.methods".
+A new method is one file with a Method and its config, and one line here. An installed
+package can add one through an entry point of the group "soundspot.methods" instead.
 """
 
 from soundspot.common.named_table import NamedTable

@@ -8,7 +8,7 @@ with a learned scale, and the loss is -log exp S(v, a+) / (exp S(v, a+) + sum ov
 a-)): a frame picks its sound. The map is the cosine, averaged over t.
 
 What differs: the paper learns from synchronisation in videos, and its negatives are the same sound
-shifted in time. A single frame moves no lips: here the negatives are the sounds of the other pairs,
+shifted in time. A single frame carries no timing: here the negatives are sounds of other pairs,
 and t counts the patches of one sound. Everything that needs motion is left out: optical flow, the
 trajectories along which attention is gathered into objects, and the source separation. The two
 networks are frozen encoders here, so that the two embeddings are all that is trained. The released

@@ -1,7 +1,7 @@
 """The contrastive reference: every sound picks its frame in the batch by its best location.
 
 Multiple-instance learning with a bidirectional InfoNCE loss: the strongest simple method with
-negatives, against which methods without are to be read.
+negatives, to which methods without them are to be compared.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
 channels (c_a), c visual channels (c_v), h w feature grid.

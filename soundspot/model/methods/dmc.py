@@ -1,7 +1,7 @@
 """Deep Multimodal Clustering (Hu, Nie and Li, CVPR 2019) on the frozen features SSPL sees.
 
 Local features u_i of both modalities, of unit length, are projected into K shared spaces by W_k and
-softly clustered, one centre a space, by a few rounds of
+softly clustered, one centre per space, by a few rounds of
 
     c_k = sum_i s_ik W_k u_i,    s_ik = softmax over k of <c_k / |c_k|, W_k u_i>.
 

@@ -3,7 +3,7 @@
 EZ-VSL's loss (see ezvsl.py) treats every other pair as a negative. Three regularisers tell it which
 are not. With unit features v_i^xy and a_i, S(x) = softmax_j(x_i . x_j / t) the likeness within a
 modality, P = softmax_j(max_xy v_i^xy . a_j / t) that across them, and m_i the cells whose min-max
-scaled cosine with the own sound is above 0.6:
+scaled cosine with their own sound is above 0.6:
 
     L = L_EZ-VSL + l_1 |S(a) - P| + l_2 |S(a) - S(mean_xy m v)| + l_3 |S(mean_xy v) - P|
 
@@ -15,7 +15,7 @@ take gradients. The map is the cosine.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: both ResNet-18s give way to the frozen encoders, so that only a 1 x 1 convolution and
+What differs: the frozen encoders replace both ResNet-18s, so that only a 1 x 1 convolution and
 g are trained and likeness is that of their outputs; the warm-up is counted in steps (200 are the
 released 5 epochs of 10,000 pairs at batch 256); the loss is the mean over the two views. The
 released code divides the masked sum by all cells, not by those of the mask; so does this.

@@ -1,8 +1,8 @@
 """The HardWay baseline (Chen et al., CVPR 2021) on the frozen features SSPL sees.
 
 A frame is told from its own background and from the sounds of other pairs by masked means of
-similarity maps. Of the original only the loss is kept: its ResNet-18s give way to the frozen
-encoders, so that g, and the 1 x 1 convolution if wanted, are all that is trained.
+similarity maps. Of the original only the loss is kept: the frozen encoders replace its
+ResNet-18s, so that g, and the 1 x 1 convolution if wanted, are all that is trained.
 
 Axes: b batch (of frames and of sounds), n locations of the grid.
 """

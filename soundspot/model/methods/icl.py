@@ -1,8 +1,8 @@
 """ICL, iterative contrastive learning (Lin et al., 2021), on the frozen features SSPL sees.
 
 Each iteration learns from what the last one found. Its map of a frame says which locations sound
-(R_i) and which do not (Q_i): within a frame the sound is drawn to the ones and away from the
-others. Across frames, sounds that are alike share what sounds in each other's frames:
+(R_i) and which do not (Q_i): within a frame the sound is drawn to the former and away from
+the latter. Across frames, sounds that are alike share what sounds in each other's frames:
 
     L = -1/B sum_i sum_j w_ij log exp(s_ij/t) / (sum_k exp(s_ik/t) + exp(q_i/t)),
     s_ij = mean over R_j of cos(v_j^xy, a_i),    q_i = mean over Q_i of cos(v_i^xy, a_i)
@@ -11,11 +11,11 @@ with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' likeness A_ij is ab
 elsewhere, divided by their sum: likeness within a modality times the last iteration's likeness
 across. The map is the cosine.
 
-What is the paper's and what is ours: the paper has no released code, and of its text only the
-abstract was at hand. From there come the two kinds of pseudo-labels, maps of the previous iteration
+What is the paper's and what is ours: the paper has no released code, and only its abstract
+was available. From there come the two kinds of pseudo-labels, maps of the previous iteration
 and relations inferred from the sounds, and what they are for. The form of the loss, the thresholds
 and the weights are ours. "The previous iteration" is a momentum network here, the way SSPL's BYOL
-does it, in place of maps stored after every epoch, so that the training loop needs no hook. Both
+does it, instead of maps stored after every epoch, so that the training loop needs no hook. Both
 encoders are frozen, so likeness of sounds is that of the frozen embeddings and never changes; the
 loss is the mean over the two views of a frame.
 

@@ -20,7 +20,7 @@ encoders with a trained layer on the frame and two on the sound; their features 
 square of 1. A class activation map that is 0 everywhere gives the plain mean. Both stages are one
 training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies the
 sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
-once. It also cuts negative cosines off, which no other method's map does; here they stay.
+once. It also cuts off negative cosines, which no other method's map does; here they stay.
 
 Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
 f feature channels, p audio patches, a audio channels (c_a), h w feature grid.

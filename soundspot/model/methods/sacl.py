@@ -2,22 +2,22 @@
 
 Contrast with false negatives eliminated and visual features compacted. Of the sounds of a batch a
 frame is contrasted with its own and with the three quarters that the frozen audio encoder finds
-least like it (N_i). Of its locations count those in the upper half of its own map and, of these,
-those of the one segment with which they overlap most (m_i):
+least like it (N_i). The locations that count are those in the upper half of its own map and,
+of these, those in the one segment that they overlap most (m_i):
 
     L = sum over both views of -1/B sum_i log exp(s_ii/t) / sum_{j in N_i + i} exp(s_ij/t),
     s_ij = max over m_i of cos(v_i^xy, g(a_j))
 
-with t = 0.005. Which segment that is the first view decides; the second takes its own part of it,
-whole if its upper half misses it. The map is the cosine.
+with t = 0.005. The first view decides which segment that is; the second takes its own part of it,
+or all of it if its upper half misses it. The map is the cosine.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
 What differs: the released code multiplies features by m_i before the maximum, so that a location
 that does not count has s = 0 rather than none. Once all cosines of a frame are negative, that
-leaves no gradient: here, where features may be negative, training ended so within 30 steps. The
-ResNet-18 gives way to the frozen VGG16 and a 1 x 1 convolution. Segments come from the picture in
-the original (Felzenszwalb and Huttenlocher), which is not at hand: here they are clusters of the
+leaves no gradient: here, where features may be negative, training stalled within 30 steps. The
+frozen VGG16 and a 1 x 1 convolution replace the ResNet-18. Segments come from the picture in
+the original (Felzenszwalb and Huttenlocher), which is not available: here they are clusters of the
 frozen feature, found for both views of a frame together so that they have the same names in both.
 `segments=1` leaves only the upper half, which the released code does with a picture in one piece.
 

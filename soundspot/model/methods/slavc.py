@@ -16,7 +16,7 @@ momentum network's input is dropped out as well.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: both ResNet-18s give way to the frozen encoders, so that each branch is a 1 x 1
+What differs: the frozen encoders replace both ResNet-18s, so that each branch is a 1 x 1
 convolution and g. Of the two views of a frame the trained network sees the first, the momentum
 network the second. The published momentum forgets the initial weights after some thousand steps:
 for short trainings it has to be smaller (`momentum`), or maps made by the trained network

@@ -10,7 +10,7 @@ with A the cosine map, l = 1 as released, gradients on both maps. The map is the
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: both ResNet-18s give way to the frozen encoders, and pictures are not at hand, only
+What differs: the frozen encoders replace both ResNet-18s, and pictures are not available, only
 features of two views of a frame, each cropped and flipped at random; so T is what leads from the
 first view to the second. The rotations, scales, colours and mixed sounds of the original would have
 to be made before encoding (`features.augmentations` has some of them). Transforming the grid of the

@@ -1,4 +1,4 @@
-"""What a line of the table of methods leads to."""
+"""What a line of the table of methods refers to."""
 
 import dataclasses
 from typing import Any, NamedTuple
