@@ -58,7 +58,7 @@ def localize(
             files, one path per line (.txt) or in the first column (.csv).
         more: More videos, each of which becomes a picture.
         audio: Sound file to locate instead of the video's own sound.
-        at: Time in the video: seconds, or 0:12. Default: the best of a few loud moments.
+        at: Time in the video: seconds, or 0:12. Default: the best of a few moments.
         out: Picture (.png, .jpg, .jpeg, .webp) or video (.mp4, .mov, .mkv, .webm) to write, or a
             folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
             output folder.

@@ -53,7 +53,7 @@ def encode(
     jobs: int | None = None,
     device: str = "auto",
 ) -> None:
-    """Compute the frozen features of a pair set once, so that training takes seconds.
+    """Compute the frozen features of a pair set once, so that training takes minutes.
 
     It can be interrupted at any time: the same command resumes. Several processes share the work.
 
