@@ -1,10 +1,13 @@
 """Fixtures: seeds, the development data where they are present, and a tiny pair set."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+from soundspot.encoders import vgg16
 
 # On a busy machine two threads that wait for each other are slower than one by far.
 torch.set_num_threads(1)
@@ -30,6 +33,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def thin_vgg16() -> Iterator[None]:
+    """A random VGG16 with few channels inside, for tests to which its features mean nothing."""
+    thin = (8, 8, None, 8, 8, None, 8, 8, 8, None, 8, 8, 8, None, 8, 8, vgg16.CHANNELS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vgg16, "LAYOUT", thin)
+        yield
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from soundspot.media.writing import write_video
 from soundspot.reproduce import experiments, likeness, runs
 from soundspot.reproduce.runs import ReproductionPlan, choose_test_set
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
 LOGGED = {"step": 3, "seconds": 1.0, "best": True, "epoch": 1}
 CLASSES = "cello", "flute"
 SHARE = "0.45"  # of the videos for validation, so that a few are enough
