@@ -17,7 +17,6 @@ FOLDERS = (
 )
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "py.typed"}
 TOP_LEVEL_FOLDERS = {*FOLDERS, "pretrained"}  # pretrained holds the weights that ship
-# To be fixed: read_ids belongs to common.
 Graph = Mapping[str, set[str]]
 
 

@@ -11,8 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from soundspot.parallel.heap import trim_heaps
 from soundspot.web import routes
-from soundspot.web.heap import trim_heaps
 from soundspot.web.limits import MB
 from soundspot.web.login import Login
 from soundspot.web.sessions import SessionStore

@@ -13,9 +13,9 @@ from starlette.middleware import Middleware
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media.images import only_listed_formats
+from soundspot.parallel.heap import limit_heaps
 from soundspot.web.comparing import ServedModels, trained_models
 from soundspot.web.handlers import Handlers
-from soundspot.web.heap import limit_heaps
 from soundspot.web.layout import build_page
 from soundspot.web.limits import Limits
 from soundspot.web.login import Login

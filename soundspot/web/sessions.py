@@ -19,7 +19,7 @@ from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.media.clips import MediaInfo
-from soundspot.web.heap import trim_heaps
+from soundspot.parallel.heap import trim_heaps
 from soundspot.web.limits import MB, Limits
 
 SWEEP_EVERY = 60.0  # s
