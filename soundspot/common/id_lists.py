@@ -41,7 +41,7 @@ def read_ids(path: Path) -> list[str]:
         text = _read_text(path)
         rows = [] if is_text else [row for row in csv.reader(text.splitlines(), strict=True) if row]
     except FileNotFoundError as error:
-        raise SoundspotError(f"no list of ids at {path}") from error
+        raise SoundspotError(f"cannot open {path}: no such file") from error
     except (OSError, EOFError, zlib.error, ValueError, csv.Error) as error:
         raise SoundspotError(f"{path} is not a readable list of ids ({error})") from error
     if is_text:

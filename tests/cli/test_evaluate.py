@@ -98,7 +98,7 @@ def test_audit_compares_pictures_where_it_has_both_sets(capsys, tmp_path, tiny_p
 
 def test_bad_audits_are_refused_in_one_sentence(capsys, tmp_path, toy):
     words = ("--benchmark", toy, "--annotations", "/")
-    assert "no list of ids" in refused(capsys, "audit", str(tmp_path / "none.txt"), *words)
+    assert "no such file" in refused(capsys, "audit", str(tmp_path / "none.txt"), *words)
     words = ("--benchmark", "vgss", "--annotations", "/")
     assert "did you mean 'vggss'" in refused(capsys, "audit", "any.txt", *words)
 
