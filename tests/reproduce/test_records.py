@@ -19,7 +19,6 @@ from soundspot.reproduce import experiments, gather, records, results, runs
 from soundspot.reproduce.records import Asked, Record, Scores
 from soundspot.reproduce.runs import RunResult
 
-pytestmark = pytest.mark.usefixtures("thin_vgg16")
 SMALL = {"features": {"pretrained": False, "views": 2}}
 SMALL["train"] = {"steps": 2, "validate_every": 1, "batch": 4, "patience": 0, "select": "ciou"}
 SSPL = {"method": "sspl", "model": {"projection": 7, "hidden": 13}, **SMALL}

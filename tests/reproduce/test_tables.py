@@ -18,7 +18,6 @@ from soundspot.reproduce.examples import sheet_size
 from soundspot.reproduce.experiments import Line
 from soundspot.reproduce.gather import RECORDS, records_of
 
-pytestmark = pytest.mark.usefixtures("thin_vgg16")
 BASES = {
     "tiny": {
         "sspl": {
