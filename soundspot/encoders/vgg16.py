@@ -14,12 +14,15 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders.download import IndexArchive
 from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.pickles import read_arrays, read_tensors
+from soundspot.encoders.products import onednn_multiplies
 from soundspot.encoders.registry import Member, RegistryEntry, Source
 from soundspot.encoders.views import VIEW_SIZE
 from soundspot.encoders.winograd import F2, F4, LARGE, conv3x3, is_worthwhile, transform_weight
 
 CHANNELS = 512
-MANY_CHANNELS = 128  # from which fewer multiplications outweigh the transforms
+# Channels from which fewer multiplications outweigh the transforms: into a layer where oneDNN
+# multiplies, whose plain convolutions are fast as well, else out of it.
+MANY_IN, MANY_OUT = 256, 128
 STRIDE = 16
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool.
 LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
@@ -54,7 +57,7 @@ class VGG16(nn.Module):
         """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""
         features = image
         for number, layer in enumerate(self.features):
-            if isinstance(layer, nn.Conv2d) and layer.out_channels >= MANY_CHANNELS:
+            if isinstance(layer, nn.Conv2d):
                 features = self._convolve(number, layer, features)
             else:
                 features = layer(features)
@@ -63,12 +66,17 @@ class VGG16(nn.Module):
     def _convolve(
         self, number: int, layer: nn.Conv2d, x: Float[Tensor, "b i h w"]
     ) -> Float[Tensor, "b o h w"]:
-        """A layer of many channels, with fewer multiplications where that is faster."""
+        """A layer, with fewer multiplications where that is faster."""
         assert layer.bias is not None
-        if not is_worthwhile(x) or (torch.is_grad_enabled() and x.requires_grad):
+        by = F4 if min(x.shape[2:]) >= LARGE else F2
+        many = (
+            by is F4 and layer.in_channels >= MANY_IN
+            if onednn_multiplies(x)
+            else layer.out_channels >= MANY_OUT
+        )
+        if not (many and is_worthwhile(x)) or (torch.is_grad_enabled() and x.requires_grad):
             plain: Tensor = layer(x)
             return plain
-        by = F4 if min(x.shape[2:]) >= LARGE else F2
         weight, kept = layer.weight, self._transformed.get((number, by.m))
         if kept is None or kept[0] is not weight:  # new weights may have been loaded since
             kept = self._transformed[number, by.m] = weight, transform_weight(weight, by)

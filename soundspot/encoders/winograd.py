@@ -17,6 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from soundspot.encoders.products import products
+
 Matrix = tuple[tuple[float, ...], ...]
 TILES = 112  # multiplied at once: enough for a matrix product, and few enough for the caches
 LARGE = 20  # cells from which the larger tiles are faster; they waste more at the edge
@@ -108,9 +110,9 @@ def conv3x3(
         tiles = picture.unfold(0, side, m).unfold(1, side, m).permute(3, 4, 0, 1, 2)
         for start in range(0, rows, step):
             part = tiles[:, :, start : start + step]
-            products = (into @ part.reshape(side * side, -1)).view(side * side, -1, i)
-            products = torch.bmm(products, weights).view(side * side, -1)
-            cells = (back @ products).view(m, m, -1, columns, o).permute(2, 0, 3, 1, 4)
+            transformed = (into @ part.reshape(side * side, -1)).view(side * side, -1, i)
+            multiplied = products(transformed, weights).view(side * side, -1)
+            cells = (back @ multiplied).view(m, m, -1, columns, o).permute(2, 0, 3, 1, 4)
             target = result[start * m : (start + step) * m]
             torch.add(cells, bias, out=target.view(-1, m, columns, m, o))
     return out[:, :h, :w].permute(0, 3, 1, 2)

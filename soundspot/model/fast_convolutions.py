@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from soundspot.encoders.products import onednn_multiplies, product, products
 from soundspot.encoders.winograd import F2, is_worthwhile
 
 # Tiles or cells that are multiplied at once, and pictures that are cut into tiles at once: as many
@@ -64,7 +65,7 @@ def upward_conv3x3(weight: Tensor) -> Callable[[Tensor, Sequence[int]], Tensor]:
     if not is_worthwhile(weight):
         return lambda x, size: plain_upward_conv3x3(x, weight, size)
     multiplied = _multiplied_type(weight)
-    kernel = weight.permute(0, 2, 3, 1).contiguous()
+    kernel = weight.permute(2, 0, 3, 1).contiguous()
 
     def apply(x: Tensor, size: Sequence[int]) -> Tensor:
         h, w = x.shape[-2:]
@@ -140,9 +141,9 @@ class _PooledWinograd(torch.autograd.Function):
         right = torch.empty_like(pooled, dtype=torch.bool)
         factor = weights.to(multiplied).mT
         for part in _chunks(b, y * z):
-            products = torch.bmm(_tiles(x[part]).to(multiplied), factor).to(x.dtype)
+            tiles = products(_tiles(x[part]).to(multiplied), factor).to(x.dtype)
             flat = (t[part].flatten(0, 2) for t in (pooled, lower, right))
-            _largest_outputs(products.view(4, 4, *products.shape[1:]), *flat)
+            _largest_outputs(tiles.view(4, 4, *tiles.shape[1:]), *flat)
         ctx.save_for_backward(x, weights, lower, right)
         ctx.multiplied = multiplied
         return pooled
@@ -157,20 +158,20 @@ class _PooledWinograd(torch.autograd.Function):
         grad_weights = torch.empty_like(weights) if for_weights else None
         for part in _chunks(len(x), grad[0, ..., 0].numel()):
             flat = (t[part].flatten(0, 2) for t in (grad, lower, right))
-            products = _grad_of_products(*flat).flatten(0, 1).to(ctx.multiplied)
+            grad_tiles = _grad_of_products(*flat).flatten(0, 1).to(ctx.multiplied)
             if grad_weights is not None:
                 tiles = _tiles(x[part]).to(ctx.multiplied)
-                _add_product(grad_weights, products.mT, tiles, first=part.start == 0)
+                _add_product(grad_weights, grad_tiles.mT, tiles, first=part.start == 0)
             if grad_x is not None:
-                _untile(torch.bmm(products, factor).to(x.dtype), grad_x[part])
+                _untile(products(grad_tiles, factor).to(x.dtype), grad_x[part])
         return grad_x, grad_weights, None
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
     """Add a @ b to the total, which the first product of all starts."""
-    if a.dtype != total.dtype:
-        product = a @ b
-        total.copy_(product) if first else total.add_(product)
+    if a.dtype != total.dtype or onednn_multiplies(a):
+        result = product(a, b) if total.dim() == 2 else products(a, b)
+        total.copy_(result) if first else total.add_(result)
     elif total.dim() == 2:
         total.addmm_(a, b, beta=0 if first else 1)
     else:
@@ -280,7 +281,7 @@ def _grad_to_one(grad: Tensor, second: Tensor, out: Tensor) -> None:
 class _SpreadTaps(torch.autograd.Function):
     """Nine taps at every cell, spread over a larger grid.
 
-    x (b, y, z, i), the kernel (i, 3, 3, o), and two matrices from `_spread`: rows (3, h, y) and
+    x (b, y, z, i), the kernel (3, i, 3, o), and two matrices from `_spread`: rows (3, h, y) and
     columns (w, z * 3).
     """
 
@@ -301,7 +302,7 @@ class _SpreadTaps(torch.autograd.Function):
             cells = x[part].view(-1, i).to(multiplied)
             tapped = x.new_empty(3, len(cells), 3 * o)
             for tap in range(3):
-                _add_product(tapped[tap], cells, factor[:, tap].flatten(1), first=True)
+                _add_product(tapped[tap], cells, factor[tap].flatten(1), first=True)
             tapped = tapped.view(-1, z * 3, o)
             wide = torch.bmm(columns.expand(len(tapped), -1, -1), tapped).view(3, -1, y, w * o)
             high = out[part]
@@ -332,10 +333,10 @@ class _SpreadTaps(torch.autograd.Function):
             tapped = tapped.to(ctx.multiplied)
             for tap in range(3):
                 if grad_x is not None:
-                    total, matrix = grad_x[part].view(-1, i), factor[:, tap].flatten(1).mT
+                    total, matrix = grad_x[part].view(-1, i), factor[tap].flatten(1).mT
                     _add_product(total, tapped[tap], matrix, first=tap == 0)
                 if grad_kernel is not None:
-                    total = grad_kernel[:, tap].view(i, 3 * o)
+                    total = grad_kernel[tap].view(i, 3 * o)
                     _add_product(total, cells.mT, tapped[tap], first=part.start == 0)
         return grad_x, grad_kernel, None, None, None
 
