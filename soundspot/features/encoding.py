@@ -5,7 +5,7 @@ Axes of arrays on disk: sounds are (sound, patch, channel), frames are (frame, h
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from soundspot.common.files import BusyError, atomic_write, locked, remove_lefto
 from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
+from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import (
     CODE_VERSION,
     DESCRIPTION,
@@ -33,7 +34,7 @@ from soundspot.features.cache import (
     sound_shape,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
-from soundspot.parallel.devices import AUTO, choose_device
+from soundspot.parallel.devices import AUTO, choose_device, multiplies_bfloat16
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 from soundspot.parallel.heap import freed_memory_kept
 
@@ -192,8 +193,19 @@ def _encode_frames(
             rng = view_generator(spec.seed, view, index)
             images.append(random_view(frame, spec.augmentations, rng, size))
     batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
-    features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
+    with _rounded(work.encoders.device) if spec.amp else nullcontext():
+        features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
     return features.permute(0, 2, 3, 1).half().cpu().numpy()
+
+
+@contextmanager
+def _rounded(device: torch.device) -> Iterator[None]:
+    """Products in bfloat16, where that is faster; Winograd's sums would lose digits in it."""
+    if not multiplies_bfloat16(device):
+        yield
+        return
+    with plain_operations(), torch.autocast(device.type, torch.bfloat16):
+        yield
 
 
 def _compute_shard(shard: _Shard, advance: Callable[[int], None]) -> None:

@@ -35,6 +35,8 @@ class FeatureSpec:
             encoded anew in every epoch, which is exact and slow.
         augmentations: How the views are drawn.
         seed: Of the views, and of random weights.
+        amp: Let the visual encoder multiply in bfloat16 where the device has instructions for it,
+            which takes half the time on such a CPU; features differ by about half a percent.
     """
 
     visual: str = "vgg16"
@@ -43,6 +45,7 @@ class FeatureSpec:
     views: Annotated[int, Range(0, 1000)] = 8
     augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
     seed: Seed = 0
+    amp: bool = False
 
     @property
     def visual_encoders(self) -> tuple[EncoderSpec, ...]:
@@ -105,7 +108,10 @@ def _grid(encoder: EncoderSpec) -> int:
 
 def kind_of(spec: FeatureSpec) -> dict[str, Any]:
     """What a cache depends on: everything but the number of views it holds."""
-    return {key: value for key, value in to_dict(spec).items() if key != "views"}
+    kind = {key: value for key, value in to_dict(spec).items() if key != "views"}
+    if not spec.amp:  # caches that are older than this setting have the same kind
+        del kind["amp"]
+    return kind
 
 
 class Encoders(NamedTuple):

@@ -3,6 +3,7 @@
 import multiprocessing
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,23 @@ def test_cached_features_are_what_the_encoders_say(tiny_pairs, made):
     torch.testing.assert_close(cache.evaluation(["frames/val-3.jpg"]), whole, rtol=2e-3, atol=2e-3)
     wave = torch.from_numpy(tiny_pairs.waveform("sounds/val-1.flac"))[None]
     torch.testing.assert_close(cache.sound(["sounds/val-1.flac"]), encoders.audio(wave))
+
+
+def test_rounded_features_are_nearly_the_same_and_have_a_cache_of_their_own(
+    tiny_pairs, made, tmp_path, monkeypatch
+):
+    rounded = replace(SPEC, amp=True, views=0)
+    frames = ["frames/val-3.jpg"]
+    exact = made[0].evaluation(frames)
+    for multiplies in (False, True):
+        monkeypatch.setattr(encoding, "multiplies_bfloat16", lambda device, m=multiplies: m)
+        folder = tmp_path / str(multiplies)
+        found = encode(tiny_pairs, folder, rounded).evaluation(frames)
+        assert torch.equal(found, exact) != multiplies
+        assert (found - exact).norm() < 0.02 * exact.norm()
+    assert cache_folder(tiny_pairs, rounded) != cache_folder(tiny_pairs, SPEC)
+    with pytest.raises(SoundspotError, match="stale"):
+        encode(tiny_pairs, folder, replace(SPEC, views=0))
 
 
 def test_a_second_run_computes_nothing(tiny_pairs, made, monkeypatch):
