@@ -157,6 +157,7 @@ class PCM(nn.Module):
         if total < 1:
             raise ValueError(f"PCM needs at least one pass, not T={total}")
         maps = self._maps()
+        f_v = f_v.to(self.w_32.weight.dtype)  # a convolution before may have rounded it
         state = self._initialise(f_v, f_a, maps)
         yield state
         for t in range(1, total):

@@ -52,10 +52,13 @@ def test_loss_equals_the_paper_from_features_to_eq_7():
     assert model(data).loss.item() == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("amp", [False, True])
 @pytest.mark.parametrize("config", list(_variants()))
-def test_gradients_reach_every_trained_parameter(config):
+def test_gradients_reach_every_trained_parameter(config, amp):
     model = SSPL(config)
-    model(batch()).loss.backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+        output = model(batch())
+    output.loss.backward()
     silent = [
         name
         for name, p in model.named_parameters()
