@@ -34,9 +34,9 @@ DESCRIPTION = "features.json"
 
 
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
-    """Where a pair set keeps the features of a spec, for any number of views.
+    """Where a pair set keeps the features of a spec, for any number of views and noisy sounds.
 
-    More views can be added to a cache, and one with more views serves a spec with fewer.
+    More can be added to a cache, and one with more serves a spec with fewer.
     """
     name = hashlib.sha256(json.dumps(kind_of(spec), sort_keys=True).encode()).hexdigest()[:8]
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
@@ -48,10 +48,10 @@ class Description:
 
     Attributes:
         code_version: CODE_VERSION when it was made.
-        spec: Everything of a FeatureSpec but the number of views.
+        spec: Everything of a FeatureSpec but the numbers of views and noisy sounds.
         weights: Digest of the encoders' weights.
         pairs: Fingerprint of the pair set.
-        sounds: The sound of each row of audio.npy.
+        sounds: The sound of each row of audio.npy and of its noisy versions.
         train_frames: The frame of each row of the views.
         eval_frames: The frame of each row of the evaluation views.
     """
@@ -99,6 +99,11 @@ def contents_of(pairs: PairSet) -> Contents:
     return Contents(*unique)
 
 
+def sounds_file(version: int) -> str:
+    """The file of all sounds as they are (version 0), or with noise."""
+    return f"noisy{version:02d}.npy" if version else "audio.npy"
+
+
 def grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
     """Of the features of one frame."""
     return spec.grid, spec.grid, spec.c_v
@@ -114,7 +119,7 @@ class FeatureCache:
 
     Attributes:
         folder: Where it is.
-        audio: Embeddings of every sound.
+        audio: Embeddings of every sound as it is, then with noise.
         sound_rows: Path of a sound -> its row.
         spec: What it was made from.
         weights: Digest of the encoders' weights.
@@ -127,7 +132,9 @@ class FeatureCache:
         self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
         self._eval_rows = {path: row for row, path in enumerate(description.eval_frames)}
         sounds = (len(self.sound_rows), *sound_shape(spec))
-        self.audio: NDArray[np.float32] = self._open_shard("audio.npy", sounds, np.float32)
+        self.audio: list[NDArray[np.float32]] = [
+            self._open_shard(sounds_file(k), sounds, np.float32) for k in range(spec.noisy + 1)
+        ]
         self._views = [
             self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
         ]
@@ -167,7 +174,8 @@ class FeatureCache:
         if not path.exists():
             raise SoundspotError(
                 f"the feature cache {self.folder} is incomplete: {name} is missing; "
-                f"`soundspot encode` with views={self.spec.views} resumes it"
+                f"`soundspot encode` with views={self.spec.views} and noisy={self.spec.noisy} "
+                "resumes it"
             )
         try:
             shard: NDArray[Any] = np.load(path, mmap_mode="r")
@@ -189,9 +197,15 @@ class FeatureCache:
         """The whole-frame features of frames that have boxes."""
         return self._gather([self._eval] * len(frames), [self._eval_rows[f] for f in frames])
 
-    def sound(self, paths: Sequence[str]) -> Float[Tensor, "b p a"]:
-        """Audio embeddings."""
-        return torch.from_numpy(self.audio[[self.sound_rows[path] for path in paths]])
+    def sound(
+        self, paths: Sequence[str], versions: Sequence[int] | None = None
+    ) -> Float[Tensor, "b p a"]:
+        """Audio embeddings; version 0, the default, is the sound as it is."""
+        rows = [self.sound_rows[path] for path in paths]
+        if versions is None:
+            return torch.from_numpy(self.audio[0][rows])
+        chosen = [self.audio[k][row] for k, row in zip(versions, rows, strict=True)]
+        return torch.from_numpy(np.stack(chosen))
 
     @staticmethod
     def _gather(
@@ -225,9 +239,11 @@ class JoinedCache:
         """The whole-frame features of frames that have boxes."""
         return join([part.evaluation(frames) for part in self.parts])
 
-    def sound(self, paths: Sequence[str]) -> Float[Tensor, "b p a"]:
-        """Audio embeddings."""
-        return self.parts[0].sound(paths)
+    def sound(
+        self, paths: Sequence[str], versions: Sequence[int] | None = None
+    ) -> Float[Tensor, "b p a"]:
+        """Audio embeddings; version 0, the default, is the sound as it is."""
+        return self.parts[0].sound(paths, versions)
 
 
 AnyCache = FeatureCache | JoinedCache

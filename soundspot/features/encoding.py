@@ -32,8 +32,10 @@ from soundspot.features.cache import (
     grid_shape,
     read_description,
     sound_shape,
+    sounds_file,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
+from soundspot.media.mixing import add_noise
 from soundspot.parallel.devices import AUTO, choose_device, multiplies_bfloat16
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 from soundspot.parallel.heap import freed_memory_kept
@@ -135,14 +137,19 @@ def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
     """Bytes that a cache will take."""
     grid = int(np.prod(grid_shape(spec))) * np.float16().nbytes
     sound = int(np.prod(sound_shape(spec))) * np.float32().nbytes
-    frames = views_and_sounds(spec, contents) - len(contents.sounds)
-    return frames * grid + len(contents.sounds) * sound
+    sounds = _versions(spec) * len(contents.sounds)
+    return (views_and_sounds(spec, contents) - sounds) * grid + sounds * sound
 
 
 def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
     """How many encoder passes a cache takes: the total of its progress bar."""
     frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
-    return frames + len(contents.sounds)
+    return frames + _versions(spec) * len(contents.sounds)
+
+
+def _versions(spec: FeatureSpec) -> int:
+    """Of every sound: as it is, and with noise."""
+    return spec.noisy + 1
 
 
 def _describe_cache(work: _Work) -> dict[str, Any]:
@@ -160,7 +167,9 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
     spec, contents = work.spec, work.contents
     if contents.sounds:
         shape = (len(contents.sounds), *sound_shape(spec))
-        yield _Shard(folder / "audio.npy", shape, np.float32, partial(_encode_sounds, work))
+        for version in range(_versions(spec)):
+            compute_sounds = partial(_encode_sounds, work, version)
+            yield _Shard(folder / sounds_file(version), shape, np.float32, compute_sounds)
     for name, frames, view in (
         ("eval", contents.eval_frames, None),
         *((f"view{k:02d}", contents.train_frames, k) for k in range(spec.views)),
@@ -172,9 +181,15 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
             yield _Shard(path, (rows, *grid_shape(spec)), np.float16, compute)
 
 
-def _encode_sounds(work: _Work, rows: slice) -> NDArray[Any]:
-    waveforms = np.stack([work.pairs.waveform(path) for path in work.contents.sounds[rows]])
-    embeddings: Tensor = work.encoders.audio(torch.from_numpy(waveforms).to(work.encoders.device))
+def _encode_sounds(work: _Work, version: int, rows: slice) -> NDArray[Any]:
+    heard = [work.pairs.waveform(path) for path in work.contents.sounds[rows]]
+    if version:
+        generators = (
+            view_generator(work.spec.seed, version, row) for row in range(rows.start, rows.stop)
+        )
+        heard = [add_noise(sound, rng) for sound, rng in zip(heard, generators, strict=True)]
+    waveforms = torch.from_numpy(np.stack(heard))
+    embeddings: Tensor = work.encoders.audio(waveforms.to(work.encoders.device))
     return embeddings.cpu().numpy()
 
 

@@ -35,6 +35,8 @@ class FeatureSpec:
             encoded anew in every epoch, which is exact and slow.
         augmentations: How the views are drawn.
         seed: Of the views, and of random weights.
+        noisy: Versions with noise stored per sound; training draws from them and the sound as it
+            is. 0: sounds are always heard as they are.
         amp: Let the visual encoder multiply in bfloat16 where the device has instructions for it,
             which takes half the time on such a CPU; features differ by about half a percent.
     """
@@ -45,6 +47,7 @@ class FeatureSpec:
     views: Annotated[int, Range(0, 1000)] = 8
     augmentations: tuple[str, ...] = DEFAULT_AUGMENTATIONS
     seed: Seed = 0
+    noisy: Annotated[int, Range(0, 1000)] = 0
     amp: bool = False
 
     @property
@@ -107,8 +110,8 @@ def _grid(encoder: EncoderSpec) -> int:
 
 
 def kind_of(spec: FeatureSpec) -> dict[str, Any]:
-    """What a cache depends on: everything but the number of views it holds."""
-    kind = {key: value for key, value in to_dict(spec).items() if key != "views"}
+    """What a cache depends on: everything but how many views and noisy sounds it holds."""
+    kind = {k: value for k, value in to_dict(spec).items() if k not in ("views", "noisy")}
     if not spec.amp:  # caches that are older than this setting have the same kind
         del kind["amp"]
     return kind

@@ -22,11 +22,19 @@ from soundspot.model.methods.method import Batch
 
 
 class Draw(NamedTuple):
-    """What is random in an epoch: the order of the pairs; two views and a sound for each pair."""
+    """What is random in an epoch: the order of the pairs; what is seen and heard of each pair.
+
+    Attributes:
+        order: Of the pairs.
+        views: The two views of each pair.
+        sounds: The sound of each pair.
+        versions: Of the sounds: 0 as they are, others with noise.
+    """
 
     order: NDArray[np.int64]
     views: NDArray[np.int64]
     sounds: list[str]
+    versions: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,8 @@ class TrainingData:
         else:
             views = np.tile([2 * epoch, 2 * epoch + 1], (count, 1))
         sounds = [s.audio for s in draw_sounds(self.pairs, self.split, epoch, self.seed)]
-        return Draw(order, views, sounds)
+        versions = rng.integers(self.cache.spec.noisy + 1, size=count)
+        return Draw(order, views, sounds, versions)
 
 
 def steps_per_epoch(data: TrainingData, batch: int) -> int:
@@ -121,7 +130,7 @@ def _maker(data: TrainingData, epoch: int) -> Callable[[NDArray[np.int64]], Batc
     def make(places: NDArray[np.int64]) -> Batch:
         index = draw.order[places]
         f_v1, f_v2 = (_views(data, rows, index, draw.views[index, n]) for n in (0, 1))
-        f_a = data.cache.sound([draw.sounds[i] for i in index])
+        f_a = data.cache.sound([draw.sounds[i] for i in index], draw.versions[index].tolist())
         return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)])
 
     return make

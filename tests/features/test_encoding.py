@@ -17,6 +17,7 @@ from soundspot.features import encoding
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import contents_of, encode
 from soundspot.features.spec import FeatureSpec, load_encoders
+from soundspot.media.mixing import add_noise
 
 SPEC = FeatureSpec(pretrained=False, views=2)
 
@@ -64,6 +65,22 @@ def test_rounded_features_are_nearly_the_same_and_have_a_cache_of_their_own(
     assert cache_folder(tiny_pairs, rounded) != cache_folder(tiny_pairs, SPEC)
     with pytest.raises(SoundspotError, match="stale"):
         encode(tiny_pairs, folder, replace(SPEC, views=0))
+
+
+def test_noisy_sounds_are_added_to_a_cache(tiny_pairs, made, tmp_path):
+    noisy, folder = replace(SPEC, noisy=2), tmp_path / "noisy"
+    shutil.copytree(made[1], folder)
+    with pytest.raises(SoundspotError, match="noisy01.npy is missing"):
+        FeatureCache.open(folder, tiny_pairs, noisy)
+    done = []
+    cache = encode(tiny_pairs, folder, noisy, done.append)
+    assert sum(done) == encoding.views_and_sounds(noisy, contents_of(tiny_pairs))
+    path, row = "sounds/val-1.flac", contents_of(tiny_pairs).sounds.index("sounds/val-1.flac")
+    sound = tiny_pairs.waveform(path)
+    heard = [sound, *(add_noise(sound, view_generator(0, version, row)) for version in (1, 2))]
+    expected = load_encoders(SPEC).audio(torch.from_numpy(np.stack(heard)))
+    torch.testing.assert_close(cache.sound([path] * 3, [0, 1, 2]), expected)
+    assert torch.equal(cache.sound([path]), made[0].sound([path]))
 
 
 def test_a_second_run_computes_nothing(tiny_pairs, made, monkeypatch):

@@ -40,13 +40,13 @@ class Mosaic(torch.nn.Module):
         return F.conv2d(F.avg_pool2d(image, 16), weight)
 
 
-def encode_quickly(pairs):
+def encode_quickly(pairs, spec=SPEC):
     def load(*arguments):
         return load_encoders(*arguments)._replace(visual=Mosaic())
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoding, "load_encoders", load)
-        encoding.encode(pairs, cache_folder(pairs, SPEC), SPEC)
+        encoding.encode(pairs, cache_folder(pairs, spec), spec)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +79,8 @@ def losses(run):
     return [json.loads(line)["train_loss"] for line in lines]
 
 
-def data(pairs, seed=0, split="train"):
-    cache = FeatureCache.open(cache_folder(pairs, SPEC), pairs, SPEC)
+def data(pairs, seed=0, split="train", spec=SPEC):
+    cache = FeatureCache.open(cache_folder(pairs, spec), pairs, spec)
     return TrainingData(pairs, split, cache, None, seed)
 
 
@@ -97,6 +97,19 @@ def test_draws_depend_on_seed_and_epoch_alone(encoded):
     assert one.sounds == same.sounds
     assert not (one.order == data(encoded).draw(2).order).all()
     assert not (one.order == data(encoded, seed=1).draw(1).order).all()
+
+
+def test_sounds_are_heard_with_and_without_noise_if_that_is_asked_for(encoded):
+    noisy = dataclasses.replace(SPEC, noisy=2)
+    encode_quickly(encoded, noisy)
+    source, plain = data(encoded, spec=noisy), data(encoded)
+    draw = source.draw(1)
+    assert set(draw.versions) == {0, 1, 2} and set(plain.draw(1).versions) == {0}
+    assert draw.sounds == plain.draw(1).sounds and (draw.views == plain.draw(1).views).all()
+    (batch,) = batches(source, 1, 11)
+    (calm,) = batches(plain, 1, 11)
+    as_it_is = torch.from_numpy(draw.versions[draw.order] == 0)
+    assert torch.equal((batch.f_a == calm.f_a).flatten(1).all(dim=1), as_it_is)
 
 
 def test_a_sound_is_of_the_class_and_split_of_its_frame(encoded):

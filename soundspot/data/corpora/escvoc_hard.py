@@ -19,6 +19,7 @@ from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.manifest import Box, Pair
 from soundspot.data.pair_set import FRAME_SIZE, PairSet
 from soundspot.data.writer import PairWriter
+from soundspot.media.mixing import mix
 
 PAIRS = 154  # of each split
 SEED = 0
@@ -87,13 +88,6 @@ def _spoil(
 def _window(speech: Wave, heard: Wave, rng: np.random.Generator) -> Wave:
     start = int(rng.integers(len(speech) - len(heard) + 1))
     return speech[start : start + len(heard)]
-
-
-def mix(sound: Wave, other: Wave) -> Wave:
-    """Both at the same power (0 dB), no louder than full scale."""
-    power = float(np.sqrt(np.mean(sound**2)))
-    both = sound + other * (power / max(float(np.sqrt(np.mean(other**2))), 1e-9))
-    return np.asarray(both / max(1.0, float(np.abs(both).max())), np.float32)
 
 
 def half_size(frame: Frame, corner: tuple[int, ...]) -> Frame:
