@@ -37,7 +37,7 @@ PART = 2.0  # s, about: there is one candidate in each
 MOST_PARTS = 10  # of a stretch
 CLOSER = [step / 4 for step in range(-4, 5) if step]  # s from the best of them
 FIRST = 0.6  # of the work, if a closer look is needed
-BRIDGE_TRUST = 0.22  # its cIoU on anysound over that of the learned model on ESC-VOC val
+BRIDGE_TRUST = 0.4  # its cIoU on anysound over that of the learned model on ESC-VOC val
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def merit(result: "Localization") -> float:
     """How well a moment shows what sounds: how surely its sound is known, times how high its peak.
 
     The peak counts by how far it reaches above no likeness at all, in units of the threshold, since
-    the cosines of a learned model and of the bridge by names differ.
+    the cosines of a learned model and the probabilities of the bridge by names differ.
     """
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
     return peak * certainty(result.route, result.labels)

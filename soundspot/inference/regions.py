@@ -13,7 +13,7 @@ from soundspot.common.arrays import min_max
 
 PixelBox = tuple[int, int, int, int]  # x1, y1, x2, y2; x2 and y2 are exclusive
 CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
-FLAT = 1e-6  # a map whose cosines differ by less points nowhere
+FLAT = 1e-6  # a map whose values differ by less points nowhere
 
 
 # Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.

@@ -27,7 +27,8 @@ class Localization:
     """Where a sound comes from.
 
     Attributes:
-        map: Cosine similarity of the sound with every pixel: the grid, resized bilinearly.
+        map: How much every pixel looks like what is heard: the grid, resized bilinearly. A cosine,
+            or a root of a probability if the sound was located by its name.
         similarity: The map S of the paper, on the grid of the visual feature.
         box: x1, y1, x2, y2 in pixels around the largest connected region where the map, stretched
             to 0..1, is at least one half; x2 and y2 are exclusive. None if the map is flat, or the
@@ -88,7 +89,7 @@ class Localization:
         The box is left out if the source is probably not in the picture.
 
         Args:
-            scale: The cosines drawn coldest and hottest, to make pictures comparable; by default
+            scale: The values drawn coldest and hottest, to make pictures comparable; by default
                 the lowest and highest of the map.
         """
         heat = self.heat if scale is None else map_heat(self.map, *scale)

@@ -1,6 +1,6 @@
 """Is what is heard in the picture? Three answers: probably, probably not, cannot tell.
 
-The peak of the map S, a cosine, is compared with a threshold. That of a learned model is on its
+The peak of the map S is compared with a threshold. That of a learned model is on its
 card: `soundspot export --calibrate` chose it on validation data (see
 `evaluation.source_detection`); that of the bridge by names was chosen on anysound. Nothing is said
 about sounds that neither knows.
@@ -28,7 +28,7 @@ def answer(score: float, threshold: float | None, route: Route | None = None) ->
 
 def verdict(score: float, threshold: float | None, route: Route | None = None) -> str:
     """The answer with the numbers; only the peak if the model was never calibrated."""
-    words, peak = answer(score, threshold, route), f"peak cosine {score:.3f}"
+    words, peak = answer(score, threshold, route), f"peak {score:.3f}"
     if words is None:
         return peak
     if words == CANNOT_TELL:

@@ -98,6 +98,13 @@ def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Ten
     return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
+def likeness(shown: Float[Tensor, "b d h w"], temperature: float) -> Float[Tensor, "b n m"]:
+    """How much every location attends to each: by their cosine, with a sum of one."""
+    look = F.normalize(shown, dim=1).flatten(start_dim=2)
+    alike = torch.einsum("bdn,bdm->bnm", look, look) / temperature
+    return alike.softmax(dim=2)
+
+
 def self_attended(
     f_v: Float[Tensor, "b c h w"],
     temperature: float,
@@ -113,9 +120,8 @@ def self_attended(
         shown: The feature by which locations look alike; default: f_v itself.
     """
     unit = F.normalize(f_v, dim=1).flatten(start_dim=2)
-    look = unit if shown is None else F.normalize(shown, dim=1).flatten(start_dim=2)
-    alike = torch.einsum("bdn,bdm->bnm", look, look) / temperature
-    return torch.einsum("bnm,bcm->bcn", alike.softmax(dim=2), unit).view_as(f_v)
+    alike = likeness(f_v if shown is None else shown, temperature)
+    return torch.einsum("bnm,bcm->bcn", alike, unit).view_as(f_v)
 
 
 def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:

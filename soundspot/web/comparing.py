@@ -54,7 +54,7 @@ class Answer:
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """The coldest and hottest cosine of all maps; None if each map has its own scale."""
+        """The lowest and highest value of all maps; None if each map has its own scale."""
         peak = max(result.score for result in self.results)
         return (0.0, peak) if len(self.results) > 1 and self.same_scale and peak > 0 else None
 

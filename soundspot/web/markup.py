@@ -40,9 +40,9 @@ client.close()
 HELP = f"""
 <footer class="help"><details><summary>How to read a map</summary>
 <p>The brighter a place, the more it looks like what is heard; the white line is half of the peak,
-the green box surrounds the largest part within it. The peak is a cosine, at most 1. No box is drawn
-if the source is probably not in the picture. The model sees one frame and hears three seconds, the
-shaded part of the timeline.</p></details>
+the green box surrounds the largest part within it. The peak is at most 1. No box is drawn if the
+source is probably not in the picture. The model sees one frame and hears three seconds, the shaded
+part of the timeline.</p></details>
 <details><summary>Use it from a program</summary>
 <p>This page can be called by programs (<a href="gradio_api/info">the calls as JSON</a>),
 for example with <code>gradio_client</code>:</p>

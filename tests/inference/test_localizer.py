@@ -153,13 +153,13 @@ def test_a_calibrated_model_says_whether_the_source_is_visible():
     s = [[0.25, 0.0], [0.0, 0.0]]
     sure = knowing(s, calibration={"threshold": 0.25}).localize(frame, TONE)
     assert sure.visible is True
-    assert sure.verdict == ("the source is probably visible (peak cosine 0.250, threshold 0.250)")
+    assert sure.verdict == ("the source is probably visible (peak 0.250, threshold 0.250)")
     unsure = knowing(s, calibration={"threshold": 0.26}).localize(frame, TONE)
     assert unsure.visible is False and "probably not in the picture" in unsure.describe()
     assert (unsure.summary()["visible"], unsure.summary()["threshold"]) == (False, 0.26)
     assert unsure.summary()["verdict"] == "probably not in the picture"
     unknown = knowing(s).localize(frame, TONE)
-    assert unknown.visible is None and unknown.verdict == "peak cosine 0.250"
+    assert unknown.visible is None and unknown.verdict == "peak 0.250"
     assert unknown.summary()["visible"] is None
     assert "visible" not in unknown.describe()
 

@@ -1,5 +1,6 @@
 """names.py: by hand on a tiny bridge, as a checkpoint, and with the real classifiers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from soundspot.features.spec import FeatureSpec
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model import checkpoint
 from soundspot.model.bridge import Thing
-from soundspot.model.methods.names import Names, build_names
+from soundspot.model.methods.names import Names, NamesConfig, build_names
 
 THINGS = (Thing("left", (0,), (0,)), Thing("right", (1, 2), (1,)), Thing("both", (2,), (0, 1)))
 
@@ -45,12 +46,51 @@ def heard(sound: int) -> torch.Tensor:
 def test_the_map_is_highest_where_the_sounding_thing_is(sound: int, columns: set[int]) -> None:
     (s,) = tiny().maps(scene(), heard(sound))
     assert s.shape == (2, 7)
-    assert set((s > s.mean()).nonzero()[:, 1].tolist()) == columns
+    assert set((s > 0.99 * s.max()).nonzero()[:, 1].tolist()) == columns
     assert s.abs().max() <= 1
 
 
+def test_the_map_is_a_root_of_the_probability_of_what_sounds() -> None:
+    """Like locations weigh e^(1 / 0.3), others 1; the logits, 5 times the features, are halved."""
+    model = tiny()
+    like = np.exp(1 / 0.3)
+    total = 6 * like + 8
+    near, far, middle = 6 * like / total, 6 / total, 6 / (2 * like + 12)
+    left, right = np.exp([2.5 * near, 2.5 * far]) / (np.exp(2.5 * near) + np.exp(2.5 * far) + 1)
+    neither = np.exp(2.5 * middle) / (2 * np.exp(2.5 * middle) + 1)
+    probable = model.probable(scene()).view(2, 7, 3)
+    expected = [left] * 3 + [neither] + [right] * 3
+    np.testing.assert_allclose(probable[..., 0], [expected] * 2, rtol=1e-5)
+    np.testing.assert_allclose(probable[..., 2], probable[..., :2].sum(dim=2), rtol=1e-5)
+    (choice,) = model.choose(probable.view(1, 14, 3), heard(0))
+    (s,) = model.maps(scene(), heard(0))
+    np.testing.assert_allclose(s**3, probable @ choice, rtol=1e-5)
+
+
+def test_the_contour_leaves_out_what_is_more_probably_something_else() -> None:
+    """Half of the frame shows much of what sounds, but more of another of 50 classes."""
+    visual = {"classifier.weight": 8 * torch.eye(50), "classifier.bias": torch.zeros(50)}
+    audio = {"classifier.weight": torch.eye(3), "classifier.bias": torch.zeros(3)}
+    model = build_names(visual, audio, (Thing("left", (0,), (0,)),))
+    model.config = replace(model.config, self_attention=0.01)  # every location for itself
+    f_v = torch.zeros(1, 50, 2, 7)
+    f_v[:, 0, :, :3] = 1
+    f_v[:, 0, :, 3:6], f_v[:, 1, :, 3:6] = 0.8, 1.2
+    f_v[:, 2, :, 6] = 1
+    (s,) = model.maps(f_v, heard(0))
+    assert (s >= (s.min() + s.max()) / 2).nonzero()[:, 1].unique().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("key", ["self_attention", "temperature", "root"])
+def test_settings_that_divide_are_positive(key: str) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        NamesConfig(**{key: 0.0})
+
+
 def test_the_choice_weighs_scores_and_probabilities() -> None:
-    (choice,) = tiny().choose(scene(), heard(2))
+    model = tiny()
+    model.config = replace(model.config, self_attention=0.01, temperature=1.0)
+    (choice,) = model.choose(model.probable(scene()), heard(2))
     loud, faint = torch.sigmoid(torch.tensor([4.0, -4.0])).tolist()
     one = np.exp(5) / (np.exp(5) + 2)
     both = (np.exp(5) + 1) / (np.exp(5) + 2)
@@ -61,7 +101,9 @@ def test_the_choice_weighs_scores_and_probabilities() -> None:
 def test_what_is_not_in_the_picture_is_chosen_less() -> None:
     without_right = scene()
     without_right[:, 1] = 0
-    before, after = (tiny().choose(f_v, heard(2))[0, 1] for f_v in (scene(), without_right))
+    model = tiny()
+    seen = (model.probable(f_v) for f_v in (scene(), without_right))
+    before, after = (model.choose(probable, heard(2))[0, 1] for probable in seen)
     assert after < 0.6 * before
 
 

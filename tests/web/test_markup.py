@@ -56,7 +56,7 @@ def test_a_map_in_words():
     found = replace(result([[0, 1, 2]]), box=(10, 0, 15, 5), at=2.0, threshold=0.4)
     assert describe(found) == (
         "The map over the frame at 2.0 s. Heard: Dog <b>. It is hottest at the middle right; "
-        "the source is probably visible (peak cosine 0.500, threshold 0.400)."
+        "the source is probably visible (peak 0.500, threshold 0.400)."
     )
     assert "The map is flat" in describe(result([[1, 1]]))
 

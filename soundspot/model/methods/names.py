@@ -1,10 +1,11 @@
 """The bridge by names: what the sound may be, found by a classifier's evidence. Nothing is trained.
 
 The audio encoder's classifier names the sound, the visual encoder's classifier the things at every
-location, and a table (see `model.bridge`) joins the two.
+location, and a table (see `model.bridge`) joins the two. The map is the probability of what
+sounds: unlike the evidence for it, that is near zero wherever something else is more probable.
 
 Axes: b batch, p audio patches, a audio channels (c_a), s sounds, c visual channels (c_v), k visual
-classes, t things of the bridge, n locations of the grid, h w feature grid.
+classes, t things of the bridge, n m locations of the grid, h w feature grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from soundspot.model.attention import self_attended, similarity
+from soundspot.model.attention import likeness
 from soundspot.model.bridge import Thing
 from soundspot.model.methods.method import Method
 
@@ -31,8 +32,12 @@ class NamesConfig:
         sounds: Classes of the audio classifier.
         classes: Classes of the visual classifier.
         things: Lines of the bridge.
-        self_attention: Temperature of the self-attention without parameters that maps are made
-            with.
+        self_attention: Temperature of the self-attention without parameters that the visual
+            classifier sees through.
+        temperature: Divides the logits of the visual classifier, which was trained on means of
+            whole pictures and is too sure of single locations.
+        root: The map is this root of the probability, so that its contour at one half surrounds
+            more than the surest part of a thing.
         size_prior: How far a thing of many classes is discounted: 0 adds up the probabilities of
             its classes, 1 takes their mean.
     """
@@ -42,15 +47,17 @@ class NamesConfig:
     sounds: int = 521
     classes: int = 1000
     things: int = 1
-    self_attention: float = 0.2
+    self_attention: float = 0.3
+    temperature: float = 2.0
+    root: float = 3.0
     size_prior: float = 0.5
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
         if min(self.c_v, self.c_a, self.sounds, self.classes, self.things) < 1:
             raise ValueError("c_v, c_a, sounds, classes and things must be at least 1")
-        if self.self_attention <= 0:
-            raise ValueError("self_attention must be positive")
+        if min(self.self_attention, self.temperature, self.root) <= 0:
+            raise ValueError("self_attention, temperature and root must be positive")
 
 
 class Names(Method):
@@ -78,16 +85,24 @@ class Names(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The cosine of every location with the direction of what probably sounds."""
-        choice = self.choose(f_v, f_a)
-        attended = self_attended(f_v, self.config.self_attention)
-        return similarity(choice @ self._directions(), attended)
+        """A root of the probability of what sounds, at every location."""
+        probable = self.probable(f_v)
+        mixed = torch.einsum("bnt,bt->bn", probable, self.choose(probable, f_a))
+        return mixed.pow(1 / self.config.root).view(len(f_v), *f_v.shape[2:])
+
+    def probable(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n t"]:
+        """The probability of each thing at every location, which sees others that look alike."""
+        alike = likeness(f_v, self.config.self_attention)
+        features = torch.einsum("bnm,bcm->bnc", alike, f_v.flatten(start_dim=2))
+        logits = torch.einsum("bnc,kc->bnk", features, self.class_weight) + self.class_bias
+        classes = (logits / self.config.temperature).softmax(dim=2)
+        return torch.einsum("bnk,tk->bnt", classes, self.seen_as)
 
     def choose(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"]
+        self, probable: Float[Tensor, "b n t"], f_a: Float[Tensor, "b p a"]
     ) -> Float[Tensor, "b t"]:
         """How probably each thing sounds: by the sound's score and its best place in the frame."""
-        return (self._heard(f_a).log() + self._seen(f_v)).softmax(dim=1)
+        return (self._heard(f_a).log() + self._seen(probable)).softmax(dim=1)
 
     def _heard(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b t"]:
         """The best score of each thing's sounds, averaged over the patches."""
@@ -95,18 +110,10 @@ class Names(Method):
         scores = torch.sigmoid(logits).mean(dim=1)
         return (scores[:, None, :] * self.heard_as).amax(dim=2).clamp_min(FAINTEST)
 
-    def _seen(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b t"]:
+    def _seen(self, probable: Float[Tensor, "b n t"]) -> Float[Tensor, "b t"]:
         """The log-probability of each thing at its best location."""
-        features = f_v.flatten(start_dim=2)
-        logits = torch.einsum("bcn,kc->bnk", features, self.class_weight) + self.class_bias
-        probabilities = torch.einsum("bnk,tk->bnt", logits.softmax(dim=2), self.seen_as)
-        best = probabilities.amax(dim=1).clamp_min(torch.finfo(f_v.dtype).tiny)
+        best = probable.amax(dim=1).clamp_min(torch.finfo(probable.dtype).tiny)
         return best.log() - self.config.size_prior * self.seen_as.sum(dim=1).log()
-
-    def _directions(self) -> Float[Tensor, "t c"]:
-        """Where in feature space each thing's mean logit grows above that of all classes."""
-        centred = self.class_weight - self.class_weight.mean(dim=0)
-        return self.seen_as @ centred / self.seen_as.sum(dim=1, keepdim=True)
 
 
 def build_names(
