@@ -51,7 +51,7 @@ UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
     "untrained-sspl-pcm": SSPLConfig(c_a=ENCODERS["yamnet"].channels, pcm=True),
 }
-NAMES_THRESHOLD = 0.3  # peak of a visible source on anysound dev, by benchmarks/route_sounds.py
+NAMES_THRESHOLD = 0.28  # peak of a visible source on anysound dev, by benchmarks/route_sounds.py
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 

@@ -32,10 +32,10 @@ class NamesConfig:
         sounds: Classes of the audio classifier.
         classes: Classes of the visual classifier.
         things: Lines of the bridge.
-        self_attention: Temperature of the self-attention without parameters that the visual
-            classifier sees through.
-        temperature: Divides the logits of the visual classifier, which was trained on means of
-            whole pictures and is too sure of single locations.
+        self_attention: Temperature of the self-attention without parameters that maps are made
+            with.
+        temperature: Divides the logits that maps are made of: the visual classifier was trained on
+            means of whole pictures and is too sure of single locations.
         root: The map is this root of the probability, so that its contour at one half surrounds
             more than the surest part of a thing.
         size_prior: How far a thing of many classes is discounted: 0 adds up the probabilities of
@@ -86,23 +86,17 @@ class Names(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """A root of the probability of what sounds, at every location."""
-        probable = self.probable(f_v)
-        mixed = torch.einsum("bnt,bt->bn", probable, self.choose(probable, f_a))
+        alike = likeness(f_v, self.config.self_attention)
+        attended = torch.einsum("bnm,bcm->bcn", alike, f_v.flatten(start_dim=2))
+        probable = self._probable(attended, self.config.temperature)
+        mixed = torch.einsum("bnt,bt->bn", probable, self.choose(f_v, f_a))
         return mixed.pow(1 / self.config.root).view(len(f_v), *f_v.shape[2:])
 
-    def probable(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n t"]:
-        """The probability of each thing at every location, which sees others that look alike."""
-        alike = likeness(f_v, self.config.self_attention)
-        features = torch.einsum("bnm,bcm->bnc", alike, f_v.flatten(start_dim=2))
-        logits = torch.einsum("bnc,kc->bnk", features, self.class_weight) + self.class_bias
-        classes = (logits / self.config.temperature).softmax(dim=2)
-        return torch.einsum("bnk,tk->bnt", classes, self.seen_as)
-
     def choose(
-        self, probable: Float[Tensor, "b n t"], f_a: Float[Tensor, "b p a"]
+        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"]
     ) -> Float[Tensor, "b t"]:
         """How probably each thing sounds: by the sound's score and its best place in the frame."""
-        return (self._heard(f_a).log() + self._seen(probable)).softmax(dim=1)
+        return (self._heard(f_a).log() + self._seen(f_v)).softmax(dim=1)
 
     def _heard(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b t"]:
         """The best score of each thing's sounds, averaged over the patches."""
@@ -110,10 +104,18 @@ class Names(Method):
         scores = torch.sigmoid(logits).mean(dim=1)
         return (scores[:, None, :] * self.heard_as).amax(dim=2).clamp_min(FAINTEST)
 
-    def _seen(self, probable: Float[Tensor, "b n t"]) -> Float[Tensor, "b t"]:
+    def _seen(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b t"]:
         """The log-probability of each thing at its best location."""
-        best = probable.amax(dim=1).clamp_min(torch.finfo(probable.dtype).tiny)
+        probable = self._probable(f_v.flatten(start_dim=2))
+        best = probable.amax(dim=1).clamp_min(torch.finfo(f_v.dtype).tiny)
         return best.log() - self.config.size_prior * self.seen_as.sum(dim=1).log()
+
+    def _probable(
+        self, features: Float[Tensor, "b c n"], temperature: float = 1.0
+    ) -> Float[Tensor, "b n t"]:
+        """The probability of each thing at every location."""
+        logits = torch.einsum("bcn,kc->bnk", features, self.class_weight) + self.class_bias
+        return torch.einsum("bnk,tk->bnt", (logits / temperature).softmax(dim=2), self.seen_as)
 
 
 def build_names(
