@@ -36,7 +36,7 @@ from soundspot.evaluation.metrics import auc, ciou_at, truth_maps
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import annotated_scenes
-from soundspot.inference.localizer import DEFAULT_MODEL, NAMES_THRESHOLD
+from soundspot.inference.models import DEFAULT_MODEL, NAMES_THRESHOLD
 from soundspot.inference.router import blend, joined_threshold
 from soundspot.inference.visibility import is_visible
 from soundspot.media.clips import SOUND_SAMPLES, read_waveform

@@ -17,7 +17,8 @@ from soundspot.common.garbage import uncollected
 
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
-    from soundspot.inference.localizer import Localizer, load, model_names
+    from soundspot.inference.localizer import Localizer
+    from soundspot.inference.models import load, model_names
     from soundspot.inference.result import Localization
     from soundspot.inference.video import render_video
 
@@ -37,8 +38,8 @@ __all__ = [
 _LAZY = {
     "Localization": "soundspot.inference.result",
     "Localizer": "soundspot.inference.localizer",
-    "load": "soundspot.inference.localizer",
-    "model_names": "soundspot.inference.localizer",
+    "load": "soundspot.inference.models",
+    "model_names": "soundspot.inference.models",
     "render_video": "soundspot.inference.video",
 }
 

@@ -12,7 +12,8 @@ import yaml
 import soundspot
 from soundspot.data.pair_set import PairSet
 from soundspot.features.encoding import encode_with_bar
-from soundspot.inference.localizer import Localizer, load
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import load
 from soundspot.inference.video import render_video
 from soundspot.media import clips as media
 from soundspot.training.recipe import read_features

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from soundspot.inference.localizer import DEFAULT_MODEL
+from soundspot.inference.models import DEFAULT_MODEL
 
 PATIENCE = 60_000  # ms, for a busy machine; nothing waits so long that goes well
 MODELS = (DEFAULT_MODEL, "sspl-v2")

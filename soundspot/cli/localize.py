@@ -93,9 +93,9 @@ def localize(
 
 def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
     with uncollected():
-        from soundspot.inference import localizer
+        from soundspot.inference import models
 
-    return replace(localizer.load(model, device), cycles=cycles)
+    return replace(models.load(model, device), cycles=cycles)
 
 
 def _localize_folder(

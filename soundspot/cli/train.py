@@ -84,7 +84,7 @@ def export_onnx(model: str, target: Path, /) -> None:
     from soundspot.inference.outputs import check_onnx
 
     check_onnx(target)  # before torch is imported
-    from soundspot.inference.localizer import load
+    from soundspot.inference.models import load
     from soundspot.inference.onnx_export import TOLERANCE, export_onnx
 
     difference = export_onnx(load(model, "cpu"), target)

@@ -27,7 +27,7 @@ from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
-from soundspot.inference.localizer import read_model
+from soundspot.inference.models import read_model
 from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import Card

@@ -35,7 +35,8 @@ from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import figures, outputs
-from soundspot.inference.localizer import Localizer, load, model_names
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import load, model_names
 from soundspot.inference.result import heard_line
 from soundspot.inference.router import split_name
 from soundspot.media.clips import MediaError, jpeg_bytes, read_clip

@@ -15,7 +15,7 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.inference import figures
-from soundspot.inference.localizer import load
+from soundspot.inference.models import load
 from soundspot.inference.result import Localization
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, read_frame, read_waveform, write_video
 

@@ -22,7 +22,7 @@ from soundspot.common.config import from_dict, override, to_dict
 from soundspot.common.console import result_console
 from soundspot.encoders.building import build_encoder
 from soundspot.encoders.winograd import plain_operations
-from soundspot.inference.localizer import read_model
+from soundspot.inference.models import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
 from soundspot.model.methods.method import Batch

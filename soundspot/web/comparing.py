@@ -10,7 +10,8 @@ from jaxtyping import Float32
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.demo import siren
-from soundspot.inference.localizer import DEFAULT_MODEL, UNTRAINED, Localizer, load, model_names
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import DEFAULT_MODEL, UNTRAINED, load, model_names
 from soundspot.inference.moments import localize_best
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media

@@ -15,7 +15,7 @@ from soundspot.common.config import to_dict
 from soundspot.encoders import weights
 from soundspot.encoders.registry import RegistryEntry
 from soundspot.features.spec import FeatureSpec
-from soundspot.inference import localizer
+from soundspot.inference import models
 from soundspot.media import clips as media
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
@@ -227,8 +227,8 @@ def test_an_untrained_model_says_so_in_print_and_in_the_picture(
     capfd, tmp_path, photo, sound, monkeypatch
 ):
     config = SSPLConfig(c_a=1024, hidden=29, projection=31)
-    monkeypatch.setitem(localizer.UNTRAINED, "untrained-sspl", config)
-    monkeypatch.setattr(localizer, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
+    monkeypatch.setitem(models.UNTRAINED, "untrained-sspl", config)
+    monkeypatch.setattr(models, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
     out = tmp_path / "a.png"
     arguments = ["localize", photo, "--audio", sound, "-o", str(out)]
     assert main([*arguments, "--model", "untrained-sspl"]) == 0
@@ -305,7 +305,7 @@ def test_a_full_disk_leaves_no_half_picture(capsys, tmp_path, photo, sound, mode
 
 
 def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
-    monkeypatch.setattr(localizer, "MODELS", tmp_path)
+    monkeypatch.setattr(models, "MODELS", tmp_path)
     out = ("-o", str(tmp_path / "a.png"))
     assert "untrained-sspl" in refused(capsys, "localize", video, *out)
     assert "no model 'nonsense'" in refused(capsys, "localize", video, *out, "--model", "nonsense")
@@ -386,7 +386,7 @@ def test_the_api_is_lazy_and_complete():
     import soundspot
 
     assert set(soundspot.__all__) <= set(dir(soundspot))
-    assert soundspot.load is localizer.load
+    assert soundspot.load is models.load
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = soundspot.nonsense
 

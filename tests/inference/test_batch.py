@@ -13,7 +13,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
 from soundspot.inference.batch import BatchJob
-from soundspot.inference.localizer import load
+from soundspot.inference.models import load
 from soundspot.media import clips as media
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card

@@ -15,8 +15,8 @@ PROGRAM = """
 import sys
 from brightness import brightness_localizer
 from soundspot.cli import main
-import soundspot.inference.localizer as localizer
-localizer.load = lambda model, device: brightness_localizer()
+import soundspot.inference.models as models
+models.load = lambda model, device: brightness_localizer()
 code = main(["localize", *sys.argv[1:]])
 print(code, *sorted(sys.modules))
 """

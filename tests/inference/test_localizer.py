@@ -14,10 +14,11 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.features.spec import FeatureSpec
-from soundspot.inference import localizer
+from soundspot.inference import localizer, models
 from soundspot.inference.demo import siren
 from soundspot.inference.inputs import as_frame, as_waveform
-from soundspot.inference.localizer import DEFAULT_MODEL, LEARNED_MODEL, Localizer
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import DEFAULT_MODEL, LEARNED_MODEL
 from soundspot.inference.regions import largest_region
 from soundspot.media import clips as media
 from soundspot.media.clips import read_frame
@@ -307,7 +308,7 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
     model = checkpoint.build_method("sspl", to_dict(config))
     card = Card("sspl", to_dict(config), RANDOM)
     checkpoint.save(tmp_path / "models" / f"{LEARNED_MODEL}.safetensors", model, card)
-    monkeypatch.setattr(localizer, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(models, "MODELS", tmp_path / "models")
     return tmp_path / "models"
 
 

@@ -16,7 +16,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders import logmel, weights
 from soundspot.encoders.views import VIEW_SIZE
 from soundspot.features.spec import FeatureSpec
-from soundspot.inference.localizer import load
+from soundspot.inference.models import load
 from soundspot.inference.onnx_export import export_onnx, magnitude_by_products, run_onnx
 from soundspot.inference.outputs import check_onnx
 from soundspot.media.clips import read_clip, read_frame, read_waveform, write_jpeg

@@ -12,7 +12,8 @@ from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.yamnet import YAMNet
-from soundspot.inference.localizer import LEARNED_MODEL, Localizer
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import LEARNED_MODEL
 from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.router import Router, blend, joined_threshold, split_name
 from soundspot.media.clips import read_frame, read_waveform

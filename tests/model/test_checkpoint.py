@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from soundspot.common.errors import SoundspotError
 from soundspot.features.spec import FeatureSpec
-from soundspot.inference.localizer import MODELS
+from soundspot.inference.models import MODELS
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPL, SSPLConfig

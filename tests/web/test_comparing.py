@@ -10,7 +10,7 @@ import pytest
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures
-from soundspot.inference.localizer import DEFAULT_MODEL
+from soundspot.inference.models import DEFAULT_MODEL
 from soundspot.inference.video import VideoMoment
 from soundspot.media.clips import MediaInfo, probe
 from soundspot.web import video_rendering

@@ -14,7 +14,8 @@ from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
 from soundspot import cli
 from soundspot.common.errors import SoundspotError
-from soundspot.inference.localizer import DEFAULT_MODEL, Localizer
+from soundspot.inference.localizer import Localizer
+from soundspot.inference.models import DEFAULT_MODEL
 from soundspot.media import clips as media
 from soundspot.web.comparing import ServedModels
 from soundspot.web.markup import CLIENT

@@ -41,7 +41,7 @@ def test_examples_ask_for_what_the_page_offers():
 
 @pytest.mark.weights
 def test_the_model_finds_the_drawn_bird():
-    from soundspot.inference.localizer import load
+    from soundspot.inference.models import load
 
     found = load().localize(street(), bird_song())
     x1, y1, x2, y2 = found.box
