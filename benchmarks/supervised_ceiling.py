@@ -76,7 +76,7 @@ def train(pairs, cache, epochs, rate, seed, say):
     shares = box_shares(pairs, everything, cache.spec, boxes)
     known = np.array([i for i, row in enumerate(everything) if boxes[row.id]])
     classes = np.array([row.cls for row in everything])
-    model = Supervised(cache.audio.shape[-1])
+    model = Supervised(cache.spec.c_a)
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-4)
     best, kept, course = -1.0, None, []
     for epoch in range(epochs):

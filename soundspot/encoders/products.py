@@ -1,7 +1,7 @@
-"""Matrix products in float32 that use AVX512 on AMD processors too.
+"""Float32 matrix products that use AVX512 on AMD processors too.
 
-PyTorch leaves these products to MKL, which takes AVX2 on AMD processors, and convolutions to
-oneDNN, which takes AVX512 wherever there is some: its products are twice as fast there.
+PyTorch leaves matrix products to MKL, which uses only AVX2 on AMD processors, and convolutions to
+oneDNN, which uses AVX512 wherever it is available. There, oneDNN's products are twice as fast.
 
 Axes: t products, n rows, i input channels, o output channels.
 """
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 def product(a: Float[Tensor, "n i"], b: Float[Tensor, "i o"]) -> Float[Tensor, "n o"]:
-    """A @ b, without gradients."""
+    """The matrix product a @ b, without gradients."""
     if not onednn_multiplies(a):
         return a @ b
-    # What compiled models call, too: x W^T + bias, then a function of the result, here none.
+    # Compiled models call this too: x W^T + bias and an activation, both left out here.
     result: Tensor = torch.ops.mkldnn._linear_pointwise(
         _dense(a), _dense(b).mT, None, "none", [], ""
     )
@@ -32,7 +32,7 @@ def products(a: Float[Tensor, "t n i"], b: Float[Tensor, "t i o"]) -> Float[Tens
 
 
 def _dense(matrix: Tensor) -> Tensor:
-    """Without gaps between rows or columns, with which oneDNN is a thousand times slower."""
+    """The same matrix without gaps between its rows: with gaps, oneDNN is 1,000 times slower."""
     whole = matrix.is_contiguous() or matrix.mT.is_contiguous()
     return matrix if whole else matrix.contiguous()
 

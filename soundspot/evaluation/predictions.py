@@ -129,7 +129,7 @@ def lost_files(features: Features) -> Mapping[str, str]:
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
     """The pair set's feature cache, if there is a valid one that holds the frames."""
-    wanted = replace(spec, views=0)  # the evaluation views are enough
+    wanted = replace(spec, views=0, noisy=0)  # whole frames and original sounds are enough
     annotated = {pair.frame for pair in pairs.pairs if pair.boxes is not None}
     if not annotated.issuperset(frames):
         return None

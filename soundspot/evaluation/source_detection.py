@@ -1,6 +1,6 @@
 """How well a model tells whether the source is visible, and how its threshold is chosen.
 
-The rule itself is in `inference.visibility`: the peak of the map S, a cosine, must reach the
+The rule itself is in `inference.visibility`: the peak of the map S must reach the
 threshold on the model's card. `calibrate` chooses that threshold on validation data.
 Extended benchmarks contain pairs without a visible source. For ESC-VOC such negatives are made:
 every frame is shown again, half of them with the sound of another class, the others with noise.

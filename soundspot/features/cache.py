@@ -36,7 +36,7 @@ DESCRIPTION = "features.json"
 def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
     """Where a pair set keeps the features of a spec, for any number of views and noisy sounds.
 
-    More can be added to a cache, and one with more serves a spec with fewer.
+    Both can be added to a cache later, and one with more of them serves a spec with fewer.
     """
     name = hashlib.sha256(json.dumps(kind_of(spec), sort_keys=True).encode()).hexdigest()[:8]
     return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
@@ -100,7 +100,7 @@ def contents_of(pairs: PairSet) -> Contents:
 
 
 def sounds_file(version: int) -> str:
-    """The file of all sounds as they are (version 0), or with noise."""
+    """The file of all sounds: the originals (version 0), or those with noise."""
     return f"noisy{version:02d}.npy" if version else "audio.npy"
 
 
@@ -119,7 +119,6 @@ class FeatureCache:
 
     Attributes:
         folder: Where it is.
-        audio: Embeddings of every sound as it is, then with noise.
         sound_rows: Path of a sound -> its row.
         spec: What it was made from.
         weights: Digest of the encoders' weights.
@@ -132,8 +131,8 @@ class FeatureCache:
         self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
         self._eval_rows = {path: row for row, path in enumerate(description.eval_frames)}
         sounds = (len(self.sound_rows), *sound_shape(spec))
-        self.audio: list[NDArray[np.float32]] = [
-            self._open_shard(sounds_file(k), sounds, np.float32) for k in range(spec.noisy + 1)
+        self._sounds: list[NDArray[np.float32]] = [
+            self._open_shard(sounds_file(k), sounds, np.float32) for k in range(spec.versions)
         ]
         self._views = [
             self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
@@ -200,11 +199,11 @@ class FeatureCache:
     def sound(
         self, paths: Sequence[str], versions: Sequence[int] | None = None
     ) -> Float[Tensor, "b p a"]:
-        """Audio embeddings; version 0, the default, is the sound as it is."""
+        """Audio embeddings; version 0, the default, is the original."""
         rows = [self.sound_rows[path] for path in paths]
         if versions is None:
-            return torch.from_numpy(self.audio[0][rows])
-        chosen = [self.audio[k][row] for k, row in zip(versions, rows, strict=True)]
+            return torch.from_numpy(self._sounds[0][rows])
+        chosen = [self._sounds[k][row] for k, row in zip(versions, rows, strict=True)]
         return torch.from_numpy(np.stack(chosen))
 
     @staticmethod
@@ -228,7 +227,7 @@ class JoinedCache:
     def __init__(self, parts: Sequence[FeatureCache], spec: FeatureSpec) -> None:
         self.parts, self.spec = parts, spec
         first = parts[0]
-        self.folder, self.audio, self.sound_rows = first.folder, first.audio, first.sound_rows
+        self.folder, self.sound_rows = first.folder, first.sound_rows
         self.weights = join_digests([part.weights for part in parts])
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
@@ -242,7 +241,7 @@ class JoinedCache:
     def sound(
         self, paths: Sequence[str], versions: Sequence[int] | None = None
     ) -> Float[Tensor, "b p a"]:
-        """Audio embeddings; version 0, the default, is the sound as it is."""
+        """Audio embeddings; version 0, the default, is the original."""
         return self.parts[0].sound(paths, versions)
 
 

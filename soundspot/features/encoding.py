@@ -5,7 +5,7 @@ Axes of arrays on disk: sounds are (sound, patch, channel), frames are (frame, h
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from soundspot.common.files import BusyError, atomic_write, locked, remove_lefto
 from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
-from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import (
     CODE_VERSION,
     DESCRIPTION,
@@ -34,9 +33,9 @@ from soundspot.features.cache import (
     sound_shape,
     sounds_file,
 )
-from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders
+from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders, rounded
 from soundspot.media.mixing import add_noise
-from soundspot.parallel.devices import AUTO, choose_device, multiplies_bfloat16
+from soundspot.parallel.devices import AUTO, choose_device
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
 from soundspot.parallel.heap import freed_memory_kept
 
@@ -137,19 +136,14 @@ def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
     """Bytes that a cache will take."""
     grid = int(np.prod(grid_shape(spec))) * np.float16().nbytes
     sound = int(np.prod(sound_shape(spec))) * np.float32().nbytes
-    sounds = _versions(spec) * len(contents.sounds)
+    sounds = spec.versions * len(contents.sounds)
     return (views_and_sounds(spec, contents) - sounds) * grid + sounds * sound
 
 
 def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
     """How many encoder passes a cache takes: the total of its progress bar."""
     frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
-    return frames + _versions(spec) * len(contents.sounds)
-
-
-def _versions(spec: FeatureSpec) -> int:
-    """Of every sound: as it is, and with noise."""
-    return spec.noisy + 1
+    return frames + spec.versions * len(contents.sounds)
 
 
 def _describe_cache(work: _Work) -> dict[str, Any]:
@@ -167,7 +161,7 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
     spec, contents = work.spec, work.contents
     if contents.sounds:
         shape = (len(contents.sounds), *sound_shape(spec))
-        for version in range(_versions(spec)):
+        for version in range(spec.versions):
             compute_sounds = partial(_encode_sounds, work, version)
             yield _Shard(folder / sounds_file(version), shape, np.float32, compute_sounds)
     for name, frames, view in (
@@ -181,13 +175,18 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
             yield _Shard(path, (rows, *grid_shape(spec)), np.float16, compute)
 
 
+def noise_generator(seed: int, version: int, row: int) -> np.random.Generator:
+    """The generator of one noisy sound; the last number keeps it apart from those of views."""
+    return np.random.default_rng([seed, version, row, 1])
+
+
 def _encode_sounds(work: _Work, version: int, rows: slice) -> NDArray[Any]:
     heard = [work.pairs.waveform(path) for path in work.contents.sounds[rows]]
     if version:
-        generators = (
-            view_generator(work.spec.seed, version, row) for row in range(rows.start, rows.stop)
-        )
-        heard = [add_noise(sound, rng) for sound, rng in zip(heard, generators, strict=True)]
+        heard = [
+            add_noise(sound, noise_generator(work.spec.seed, version, row))
+            for row, sound in enumerate(heard, rows.start)
+        ]
     waveforms = torch.from_numpy(np.stack(heard))
     embeddings: Tensor = work.encoders.audio(waveforms.to(work.encoders.device))
     return embeddings.cpu().numpy()
@@ -208,19 +207,9 @@ def _encode_frames(
             rng = view_generator(spec.seed, view, index)
             images.append(random_view(frame, spec.augmentations, rng, size))
     batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
-    with _rounded(work.encoders.device) if spec.amp else nullcontext():
+    with rounded(spec, work.encoders.device):
         features: Tensor = work.encoders.visual(batch.to(work.encoders.device))
     return features.permute(0, 2, 3, 1).half().cpu().numpy()
-
-
-@contextmanager
-def _rounded(device: torch.device) -> Iterator[None]:
-    """Products in bfloat16, where that is faster; Winograd's sums would lose digits in it."""
-    if not multiplies_bfloat16(device):
-        yield
-        return
-    with plain_operations(), torch.autocast(device.type, torch.bfloat16):
-        yield
 
 
 def _compute_shard(shard: _Shard, advance: Callable[[int], None]) -> None:

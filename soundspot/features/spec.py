@@ -17,6 +17,7 @@ from soundspot.encoders.encoder import EncoderSpec
 from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
 from soundspot.encoders.table import ENCODERS
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
+from soundspot.parallel.devices import multiplies_bfloat16
 
 # Encoders are frozen, and with their transformed weights the largest part of a model by far.
 _in_use: WeakValueDictionary[tuple[EncoderSpec, torch.device], nn.Module] = WeakValueDictionary()
@@ -35,10 +36,10 @@ class FeatureSpec:
             encoded anew in every epoch, which is exact and slow.
         augmentations: How the views are drawn.
         seed: Of the views, and of random weights.
-        noisy: Versions with noise stored per sound; training draws from them and the sound as it
-            is. 0: sounds are always heard as they are.
+        noisy: Versions with noise stored per sound; training draws from these and the original.
         amp: Let the visual encoder multiply in bfloat16 where the device has instructions for it,
             which takes half the time on such a CPU; features differ by about half a percent.
+            Devices without them store exact features under the same name.
     """
 
     visual: str = "vgg16"
@@ -57,8 +58,14 @@ class FeatureSpec:
 
     @property
     def parts(self) -> tuple["FeatureSpec", ...]:
-        """This spec, once for each visual encoder alone."""
-        return tuple(replace(self, visual=encoder.name) for encoder in self.visual_encoders)
+        """This spec, once for each visual encoder alone; noisy sounds are stored once."""
+        first, *others = (replace(self, visual=encoder.name) for encoder in self.visual_encoders)
+        return first, *(replace(part, noisy=0) for part in others)
+
+    @property
+    def versions(self) -> int:
+        """Of every sound: the original, and those with noise."""
+        return self.noisy + 1
 
     @property
     def view_sizes(self) -> tuple[int, ...]:
@@ -115,6 +122,12 @@ def kind_of(spec: FeatureSpec) -> dict[str, Any]:
     if not spec.amp:  # caches that are older than this setting have the same kind
         del kind["amp"]
     return kind
+
+
+def rounded(spec: FeatureSpec, device: torch.device) -> torch.autocast:
+    """Products in bfloat16, if the spec asks for them and the device is faster with them."""
+    enabled = spec.amp and multiplies_bfloat16(device)
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
 class Encoders(NamedTuple):

@@ -66,7 +66,7 @@ def compare(first: Localization, second: Localization) -> list[str]:
     """How the map of a frame changed with the sound, in numbers and words."""
     together = np.corrcoef(first.similarity.ravel(), second.similarity.ravel())[0, 1]
     hottest = np.unravel_index(first.similarity.argmax(), first.similarity.shape)
-    table = [f"{'the same photo with':<26}{'peak cosine':>12}{'where the first peaks':>23}"]
+    table = [f"{'the same photo with':<26}{'peak':>12}{'where the first peaks':>23}"]
     verdicts = []
     for result in (first, second):
         name = result.labels[0][0] if result.labels else "a sound"

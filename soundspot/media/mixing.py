@@ -1,4 +1,4 @@
-"""A sound and what is heard beside it."""
+"""Mix a sound with another one, or with noise."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +8,12 @@ from soundspot.media.decoding import SAMPLE_RATE
 Wave = NDArray[np.float32]
 
 LOWEST_HZ = 20.0  # below it noise of any colour is white
-MOST_TILT = 2.0  # power falls with the frequency by up to this exponent: from white to brown noise
+MOST_TILT = 2.0  # power falls as 1 / frequency^tilt: 0 is white noise, 2 brown
 SNR_DB = (0.0, 20.0)
 
 
 def mix(sound: Wave, other: Wave, snr_db: float = 0.0) -> Wave:
-    """Both, the sound louder by so many decibels, and together no louder than full scale."""
+    """Both together, the first louder by `snr_db`, scaled down if they exceed full scale."""
     power = float(np.sqrt(np.mean(sound**2))) * 10 ** (-snr_db / 20)
     both = sound + other * (power / max(float(np.sqrt(np.mean(other**2))), 1e-9))
     return np.asarray(both / max(1.0, float(np.abs(both).max())), np.float32)

@@ -98,8 +98,10 @@ def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Ten
     return temperature * ((every / temperature).logsumexp(dim=2) - math.log(every.shape[2]))
 
 
-def likeness(shown: Float[Tensor, "b d h w"], temperature: float) -> Float[Tensor, "b n m"]:
-    """How much every location attends to each: by their cosine, with a sum of one."""
+def attention_weights(
+    shown: Float[Tensor, "b d h w"], temperature: float
+) -> Float[Tensor, "b n m"]:
+    """How much each location attends to every other: a softmax over their cosines."""
     look = F.normalize(shown, dim=1).flatten(start_dim=2)
     alike = torch.einsum("bdn,bdm->bnm", look, look) / temperature
     return alike.softmax(dim=2)
@@ -120,7 +122,7 @@ def self_attended(
         shown: The feature by which locations look alike; default: f_v itself.
     """
     unit = F.normalize(f_v, dim=1).flatten(start_dim=2)
-    alike = likeness(f_v if shown is None else shown, temperature)
+    alike = attention_weights(f_v if shown is None else shown, temperature)
     return torch.einsum("bnm,bcm->bcn", alike, unit).view_as(f_v)
 
 

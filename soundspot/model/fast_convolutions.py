@@ -141,9 +141,9 @@ class _PooledWinograd(torch.autograd.Function):
         right = torch.empty_like(pooled, dtype=torch.bool)
         factor = weights.to(multiplied).mT
         for part in _chunks(b, y * z):
-            tiles = products(_tiles(x[part]).to(multiplied), factor).to(x.dtype)
+            outcome = products(_tiles(x[part]).to(multiplied), factor).to(x.dtype)
             flat = (t[part].flatten(0, 2) for t in (pooled, lower, right))
-            _largest_outputs(tiles.view(4, 4, *tiles.shape[1:]), *flat)
+            _largest_outputs(outcome.view(4, 4, *outcome.shape[1:]), *flat)
         ctx.save_for_backward(x, weights, lower, right)
         ctx.multiplied = multiplied
         return pooled
@@ -239,9 +239,9 @@ def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
         torch.neg(tiles[3].narrow(dim, n - 1, 1), out=out.narrow(dim, 2 * n, 1))
 
 
-def _largest_outputs(products: Tensor, largest: Tensor, lower: Tensor, right: Tensor) -> None:
+def _largest_outputs(tiles: Tensor, largest: Tensor, lower: Tensor, right: Tensor) -> None:
     """A^T m A of every tile: of its 2 x 2 outputs the largest and where it stands; all (n, o)."""
-    left_half, right_half = _outputs(products)
+    left_half, right_half = _outputs(tiles)
     top_left, bottom_left = _outputs(left_half)
     top_right, bottom_right = _outputs(right_half)
     right_at_top, right_at_bottom = top_right > top_left, bottom_right > bottom_left
@@ -254,10 +254,10 @@ def _largest_outputs(products: Tensor, largest: Tensor, lower: Tensor, right: Te
     torch.maximum(top, bottom, out=largest)
 
 
-def _outputs(products: Tensor) -> tuple[Tensor, Tensor]:
+def _outputs(lines: Tensor) -> tuple[Tensor, Tensor]:
     """A^T along the leading axis of four: the first and the second output."""
-    first = (products[0] + products[1]).add_(products[2])
-    second = (products[1] - products[2]).sub_(products[3])
+    first = (lines[0] + lines[1]).add_(lines[2])
+    second = (lines[1] - lines[2]).sub_(lines[3])
     return first, second
 
 
@@ -265,9 +265,9 @@ def _grad_of_products(grad: Tensor, lower: Tensor, right: Tensor) -> Tensor:
     """The gradient goes to one output of each tile, and through A to the 4 x 4 products."""
     rows = grad.new_empty(4, *grad.shape)
     _grad_to_one(grad, lower, rows)
-    products = grad.new_empty(4, *rows.shape)
-    _grad_to_one(rows, right, products)
-    return products
+    tiles = grad.new_empty(4, *rows.shape)
+    _grad_to_one(rows, right, tiles)
+    return tiles
 
 
 def _grad_to_one(grad: Tensor, second: Tensor, out: Tensor) -> None:

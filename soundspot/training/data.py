@@ -17,7 +17,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet, draw_sounds
 from soundspot.encoders.views import random_view, view_generator
 from soundspot.features.cache import AnyCache, class_indices
-from soundspot.features.spec import Encoders
+from soundspot.features.spec import Encoders, rounded
 from soundspot.model.methods.method import Batch
 
 
@@ -25,10 +25,10 @@ class Draw(NamedTuple):
     """What is random in an epoch: the order of the pairs; what is seen and heard of each pair.
 
     Attributes:
-        order: Of the pairs.
+        order: The order of the pairs.
         views: The two views of each pair.
         sounds: The sound of each pair.
-        versions: Of the sounds: 0 as they are, others with noise.
+        versions: Which version of its sound each pair gets: 0 is the original, others have noise.
     """
 
     order: NDArray[np.int64]
@@ -69,7 +69,7 @@ class TrainingData:
         else:
             views = np.tile([2 * epoch, 2 * epoch + 1], (count, 1))
         sounds = [s.audio for s in draw_sounds(self.pairs, self.split, epoch, self.seed)]
-        versions = rng.integers(self.cache.spec.noisy + 1, size=count)
+        versions = rng.integers(self.cache.spec.versions, size=count)
         return Draw(order, views, sounds, versions)
 
 
@@ -91,7 +91,10 @@ def check_batch(
 
 
 def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:
-    """Every pair once, in batches of similar size, at most `batch`: for the validation loss."""
+    """Every pair once, as in epoch 0, in batches of similar size, at most `batch`.
+
+    For the validation loss.
+    """
     count = len(data.rows())
     parts = np.array_split(np.arange(count), -(-count // batch))
     yield from _prefetched(_maker(data, 0), parts)
@@ -157,9 +160,9 @@ def _views(
         ]
         batch = torch.stack(images).contiguous(memory_format=torch.channels_last)
         seen.append(batch.to(data.encoders.device))
-    with torch.no_grad():
+    with torch.no_grad(), rounded(data.cache.spec, data.encoders.device):
         feature: torch.Tensor = data.encoders.visual(*seen)
-    return feature
+    return feature.float()
 
 
 def _prefetched(

@@ -221,9 +221,9 @@ def _scale_html(answer: Answer) -> str:
         float(answer.results[0].map.max()),
     )
     ends = (f"{low:.2f}", f"{high:.2f}")
-    words = "Cosine of picture and sound"
+    words = "Likeness of picture and sound"
     if not answer.same_scale:
-        ends, words = ("lowest", "highest"), "Cosine, scaled for each model"
+        ends, words = ("lowest", "highest"), "Likeness, scaled for each model"
     return (
         f'<div class="scale"><span>{words}</span><span>{ends[0]}</span>'
         f'<i style="background:linear-gradient(to right, {stops})"></i><span>{ends[1]}</span></div>'

@@ -45,6 +45,8 @@ def test_joined_encoders_see_each_its_own_view_and_add_up_their_channels():
     assert (joined.view_sizes, joined.grid, joined.c_v) == ((224, 448), 14, 512 + 1280)
     assert [part.visual for part in joined.parts] == ["vgg16", "mobilenetv2"]
     assert {part.views for part in joined.parts} == {3}
+    noisy = FeatureSpec(visual="vgg16+mobilenetv2", noisy=2)
+    assert [part.noisy for part in noisy.parts] == [2, 0]  # sounds are read from the first
 
 
 def test_the_folder_of_features_keeps_its_name(tiny_pairs):

@@ -20,6 +20,9 @@ GRIDS = [(14, 14), (7, 7), (3, 3), (2, 5), (7, 11), (8, 13)]
 STEPS = [((3, 3), (7, 7)), ((7, 7), (14, 14)), ((3, 4), (7, 8)), ((5, 3), (9, 6))]
 
 
+pytestmark = pytest.mark.usefixtures("either_library")
+
+
 def draw(*shape, dtype=torch.float64):
     torch.manual_seed(sum(shape))
     return torch.randn(*shape, dtype=dtype)

@@ -1,8 +1,8 @@
 """The bridge by names: what the sound may be, found by a classifier's evidence. Nothing is trained.
 
 The audio encoder's classifier names the sound, the visual encoder's classifier the things at every
-location, and a table (see `model.bridge`) joins the two. The map is the probability of what
-sounds: unlike the evidence for it, that is near zero wherever something else is more probable.
+location, and a table (see `model.bridge`) joins the two. The map is a root of the probability of
+what sounds: unlike the evidence for it, that is near zero wherever something else is more probable.
 
 Axes: b batch, p audio patches, a audio channels (c_a), s sounds, c visual channels (c_v), k visual
 classes, t things of the bridge, n m locations of the grid, h w feature grid.
@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from soundspot.model.attention import likeness
+from soundspot.model.attention import attention_weights
 from soundspot.model.bridge import Thing
 from soundspot.model.methods.method import Method
 
@@ -86,7 +86,7 @@ class Names(Method):
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
         """A root of the probability of what sounds, at every location."""
-        alike = likeness(f_v, self.config.self_attention)
+        alike = attention_weights(f_v, self.config.self_attention)
         attended = torch.einsum("bnm,bcm->bcn", alike, f_v.flatten(start_dim=2))
         probable = self._probable(attended, self.config.temperature)
         mixed = torch.einsum("bnt,bt->bn", probable, self.choose(f_v, f_a))
