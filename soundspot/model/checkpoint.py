@@ -42,7 +42,7 @@ class Card:
         step: After how many optimiser steps; 0 where that was not recorded.
         metrics: What was measured on the validation split when it was saved.
         provenance: Command, commit, seed, data fingerprint.
-        calibration: "threshold" is the peak cosine that best tells, on validation data, sounds
+        calibration: "threshold" is the peak that best tells, on validation data, sounds
             with a visible source from others; empty if that was not measured.
         slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
