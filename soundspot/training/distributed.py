@@ -48,6 +48,7 @@ def join_world(name: str = AUTO) -> Iterator[World]:
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield World(rank, size, device)
+        dist.barrier()  # gloo aborts a process that leaves while another one still talks to it
     finally:
         dist.destroy_process_group()
 
