@@ -100,9 +100,10 @@ def _grayscale(view: Tensor, rng: Rng) -> Tensor:
 
 
 def _gaussian_blur(view: Tensor, rng: Rng) -> Tensor:
-    if rng.random() >= 0.5:
-        return view
-    sigma = rng.uniform(0.1, 2.0)
+    return _blurred(view, rng.uniform(0.1, 2.0)) if rng.random() < 0.5 else view
+
+
+def _blurred(view: Tensor, sigma: float) -> Tensor:
     radius = max(1, round(3 * sigma))
     offsets = torch.arange(-radius, radius + 1, dtype=view.dtype, device=view.device)
     kernel = torch.exp(-(offsets**2) / (2 * sigma**2))
@@ -126,6 +127,35 @@ def _translation(view: Tensor, rng: Rng) -> Tensor:
 
 def _rotation(view: Tensor, rng: Rng) -> Tensor:
     return torch.rot90(view, int(rng.integers(4)), dims=(1, 2))
+
+
+def _degradation(view: Tensor, rng: Rng) -> Tensor:
+    """Leave half of the views as they are; shrink, blur or turn the others, a third of them each.
+
+    Not in the paper: what the benchmark escvoc-hard does to pictures, drawn more widely.
+    """
+    match int(rng.integers(6)):
+        case 0:
+            return _shrunk(view, rng)
+        case 1:
+            return _blurred(view, rng.uniform(1.0, 4.0) * view.shape[1] / VIEW_SIZE)
+        case 2:
+            return torch.rot90(view, int(rng.choice((1, 3))), dims=(1, 2))
+        case _:
+            return view
+
+
+def _shrunk(view: Tensor, rng: Rng) -> Tensor:
+    """The view at 0.4 to 0.8 of its size, somewhere on a plain ground of its mean colour."""
+    height, width = view.shape[1:]
+    scale = rng.uniform(0.4, 0.8)
+    size = round(scale * height), round(scale * width)
+    small = F.interpolate(view[None], size, mode="bilinear", antialias=True)[0]
+    top = int(rng.integers(height - small.shape[1] + 1))
+    left = int(rng.integers(width - small.shape[2] + 1))
+    ground = view.mean(dim=(1, 2), keepdim=True).expand_as(view).clone()
+    ground[:, top : top + small.shape[1], left : left + small.shape[2]] = small
+    return ground
 
 
 def _luma(view: Tensor) -> Tensor:
@@ -163,6 +193,7 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
     "colour_jitter": _colour_jitter,
     "grayscale": _grayscale,
     "gaussian_blur": _gaussian_blur,
+    "degradation": _degradation,
     "horizontal_flip": partial(_flip, 2),
     "vertical_flip": partial(_flip, 1),
 }

@@ -171,6 +171,25 @@ def test_jitter_by_hand():
     assert not torch.allclose(jittered, x)
 
 
+def test_degradation_shrinks_blurs_turns_or_keeps():
+    x, degrade = torch.rand(3, 20, 20), AUGMENTATIONS["degradation"]
+    small = degrade(x, Fixed(integers=0, uniform=0.5))
+    mean = x.mean(dim=(1, 2), keepdim=True)
+    torch.testing.assert_close(small[:, 10:], mean.expand(3, 10, 20))
+    torch.testing.assert_close(small[:, :10, 10:], mean.expand(3, 10, 10))
+    # Smaller by an antialiased triangle: the mean of the inner part stays.
+    assert small[:, :10, :10].mean().item() == pytest.approx(x.mean().item(), abs=0.02)
+    point = torch.zeros(3, 31, 31)
+    point[:, 15, 15] = 1
+    # At most four pixels of a view of 224, and in proportion on other sizes.
+    seen = degrade(point, Fixed(integers=1, uniform=224 / 31))
+    assert seen[0, 15, 15].item() == pytest.approx(1 / (2 * np.pi), rel=0.01)
+    turned = degrade(x, Fixed(integers=2))
+    assert any(torch.equal(turned, torch.rot90(x, quarter, (1, 2))) for quarter in (1, 3))
+    for kept in (3, 4, 5):
+        assert torch.equal(degrade(x, Fixed(integers=kept)), x)
+
+
 @pytest.mark.parametrize("names", [("crop",), ("crop", "horizontal_flip"), tuple(AUGMENTATIONS)])
 def test_views_are_a_function_of_seed_epoch_and_index(names):
     one = random_view(frame(), names, view_generator(1, 2, 3))
