@@ -1,5 +1,6 @@
 """The verbs that make a model: recipes, train, tidy, export, export-onnx."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import soundspot
@@ -49,7 +50,13 @@ def tidy(*runs: Path) -> None:
 
 
 def export(
-    source: Path, target: Path, /, *, calibrate: Path | None = None, device: str = "auto"
+    source: Path,
+    target: Path,
+    /,
+    *,
+    calibrate: Path | None = None,
+    second_look: float | None = None,
+    device: str = "auto",
 ) -> None:
     """Write a checkpoint for inference only: half precision, without what only training needs.
 
@@ -57,6 +64,8 @@ def export(
         source: Folder of a training run, or a checkpoint.
         target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
+        second_look: Share of the frame: where a map has a smaller hot part, its surroundings are
+            looked at again, enlarged. Default: as in the checkpoint, or never.
         device: Where to calibrate: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.model import checkpoint
@@ -67,8 +76,11 @@ def export(
         from soundspot.evaluation.predictions import open_model
         from soundspot.evaluation.source_detection import calibrate as choose_threshold
 
-        calibration = choose_threshold(open_model(source, device), PairSet.open(calibrate))
-    checkpoint.export(source, target, calibration)
+        model = open_model(source, device)
+        if second_look is not None:
+            model = replace(model, card=replace(model.card, second_look=second_look))
+        calibration = choose_threshold(model, PairSet.open(calibrate))
+    checkpoint.export(source, target, calibration, second_look)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 
 

@@ -5,10 +5,10 @@ t passes of a PCM.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +29,9 @@ from soundspot.features.cache import AnyCache, open_encoded, sound_shape
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
 from soundspot.inference.models import read_model
 from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
+from soundspot.inference.second_look import look_again
 from soundspot.media.clips import SOUND_SAMPLES
+from soundspot.media.decoding import AnyPicture
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.routing import Route, RouteTable, choose_route, route_table
@@ -91,6 +93,7 @@ class EncodedFeatures:
     frames: Mapping[str, Tensor]
     sounds: Mapping[str, Tensor]
     lost: Mapping[str, str]
+    picture: Callable[[str], AnyPicture]
 
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "n c h w"]:
         """The whole-frame features."""
@@ -182,7 +185,7 @@ def encode_now(
                 heard[name] = audio(waveform[None].to(device))[0].cpu()
             except ItemError as error:
                 lost[name] = str(error)
-    return EncodedFeatures(seen, heard, lost)
+    return EncodedFeatures(seen, heard, lost, pairs.frame)
 
 
 def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p a"]:
@@ -230,14 +233,45 @@ def maps_by_cycle(
         shares = [route.share for route in routes(model, f_a)]
         joined = [list(map(blend, passed, bridged, shares)) for passed in learned]
         return np.asarray(joined, np.float32)
+    assert not isinstance(features, RoutedFeatures)
     parts = []
     with torch.inference_mode():
         for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
             part = slice(start, start + BATCH)
-            f_v = features.evaluation(frames[part]).to(model.device)
-            maps = model.method.maps_by_cycle(f_v, f_a[part].to(model.device), cycles)
-            parts.append(torch.stack(maps).float().cpu().numpy())
+            f_v, heard = features.evaluation(frames[part]).to(model.device), f_a[part]
+            maps = model.method.maps_by_cycle(f_v, heard.to(model.device), cycles)
+            passes = torch.stack(maps).float().cpu().numpy()
+            if model.card.second_look:
+                pictures = [partial(features.picture, frame) for frame in frames[part]]
+                passes = _second_looks(model, passes, pictures, heard)
+            parts.append(passes)
     return np.concatenate(parts, axis=1)
+
+
+def _second_looks(
+    model: EvaluatedModel,
+    passes: Float32[np.ndarray, "t n h w"],
+    pictures: Sequence[Callable[[], AnyPicture]],
+    f_a: Float[Tensor, "n p a"],
+) -> Float32[np.ndarray, "t n h2 w2"]:
+    """The maps of every pass, refined as a Localizer does it."""
+    sizes = model.card.features.view_sizes
+
+    def maps_of(
+        cycles: int | None, parts: Sequence[AnyPicture], rows: Sequence[int]
+    ) -> Float32[np.ndarray, "k h w"]:
+        pixels = [torch.from_numpy(part.copy()).permute(2, 0, 1) for part in parts]
+        views = evaluation_views(pixels, sizes)
+        seen = model.encoders.visual(*(view.to(model.device) for view in views))
+        heard = f_a[list(rows)].to(model.device)
+        return model.method.maps(seen, heard, cycles).float().cpu().numpy()
+
+    refined = []
+    for number, maps in enumerate(passes, 1):
+        cycles = None if model.cycles is None else number
+        look = partial(maps_of, cycles)
+        refined.append(look_again(maps, model.card.second_look, lambda k: pictures[k](), look))
+    return np.stack(refined)
 
 
 def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray, "n h w"]:

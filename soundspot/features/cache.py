@@ -27,6 +27,7 @@ from soundspot.encoders.joined import join
 from soundspot.encoders.logmel import HOP, PATCH_FRAMES
 from soundspot.features.spec import FeatureSpec, join_digests, kind_of
 from soundspot.media.clips import SOUND_SAMPLES
+from soundspot.media.decoding import AnyPicture
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
 SHARD_FRAMES = 256
@@ -124,8 +125,10 @@ class FeatureCache:
         weights: Digest of the encoders' weights.
     """
 
-    def __init__(self, folder: Path, description: Description, spec: FeatureSpec) -> None:
-        self.folder, self.spec = folder, spec
+    def __init__(
+        self, folder: Path, description: Description, spec: FeatureSpec, pairs: PairSet
+    ) -> None:
+        self.folder, self.spec, self._pairs = folder, spec, pairs
         self.weights = description.weights
         self.sound_rows = {path: row for row, path in enumerate(description.sounds)}
         self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
@@ -153,7 +156,7 @@ class FeatureCache:
         expected = {"code_version": CODE_VERSION, **made_from, **contents_of(pairs)._asdict()}
         if digest is not None:
             expected["weights"] = digest
-        return cls(folder, read_description(path, expected), spec)
+        return cls(folder, read_description(path, expected), spec, pairs)
 
     def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:
         grid = grid_shape(self.spec)
@@ -196,6 +199,10 @@ class FeatureCache:
         """The whole-frame features of frames that have boxes."""
         return self._gather([self._eval] * len(frames), [self._eval_rows[f] for f in frames])
 
+    def picture(self, frame: str) -> AnyPicture:
+        """The frame itself."""
+        return self._pairs.frame(frame)
+
     def sound(
         self, paths: Sequence[str], versions: Sequence[int] | None = None
     ) -> Float[Tensor, "b p a"]:
@@ -237,6 +244,10 @@ class JoinedCache:
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
         """The whole-frame features of frames that have boxes."""
         return join([part.evaluation(frames) for part in self.parts])
+
+    def picture(self, frame: str) -> AnyPicture:
+        """The frame itself."""
+        return self.parts[0].picture(frame)
 
     def sound(
         self, paths: Sequence[str], versions: Sequence[int] | None = None

@@ -23,6 +23,7 @@ from soundspot.inference.router import (
     Found,
     Router,
 )
+from soundspot.inference.second_look import look_again
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
@@ -148,9 +149,22 @@ class Localizer:
     def maps(
         self, frames: Sequence[AnyPicture], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float32[np.ndarray, "b h w"]:
-        """This model's own maps S on the grid, of sounds that are encoded already."""
+        """This model's own maps S on the grid, of sounds that are encoded already.
+
+        With a second look, all of them are on the finer grid.
+        """
         with torch.inference_mode():
-            return self.method.maps(self._see(frames), f_a, cycles).cpu().numpy()
+            first = self.method.maps(self._see(frames), f_a, cycles).cpu().numpy()
+            if not self.card.second_look:
+                return first
+            return look_again(
+                first,
+                self.card.second_look,
+                frames.__getitem__,
+                lambda parts, rows: (
+                    self.method.maps(self._see(parts), f_a[rows], cycles).cpu().numpy()
+                ),
+            )
 
     @property
     def threshold(self) -> float | None:

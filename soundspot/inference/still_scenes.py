@@ -3,6 +3,8 @@
 Axes: b pictures, h w pixels of a view.
 """
 
+from collections import deque
+
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,12 +13,13 @@ PATCHES = 16  # along a side, in which the change is averaged
 # The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 grey
 # levels. Noise of compression is below it; a thing that moves is far above, even in one patch.
 STILL = 0.05
+REMEMBERED = 2  # pictures: the frame, and the part of it that gets a second look
 
 
 class StillScenes(nn.Module):
     """A visual encoder that gives its last features again while what it sees stays the same.
 
-    A picture is compared with the one that was encoded last, so slow changes add up. It serves one
+    A picture is compared with those that were encoded last, so slow changes add up. It serves one
     video at a time, picture by picture.
     """
 
@@ -24,16 +27,16 @@ class StillScenes(nn.Module):
         super().__init__()
         self.visual = visual
         self.reused = 0  # how often the features were given again
-        self._seen: tuple[Tensor, ...] = ()
-        self._features: Tensor | None = None
+        self._last: deque[tuple[Tensor, Tensor]] = deque(maxlen=REMEMBERED)  # views, features
 
     def forward(self, *views: Float[Tensor, "b 3 _h _w"]) -> Tensor:
         """The features of the views, or of those before if they look the same."""
-        if self._features is not None and _alike(self._seen[0], views[0]):
-            self.reused += 1
-            return self._features
+        for seen, known in self._last:
+            if _alike(seen, views[0]):
+                self.reused += 1
+                return known
         features: Tensor = self.visual(*views)
-        self._seen, self._features = views, features
+        self._last.append((views[0], features))
         return features
 
 

@@ -44,6 +44,8 @@ class Card:
         provenance: Command, commit, seed, data fingerprint.
         calibration: "threshold" is the peak that best tells, on validation data, sounds
             with a visible source from others; empty if that was not measured.
+        second_look: Of the frame: where less than this share of a map is hot, its surroundings are
+            looked at again, enlarged; 0 is never.
         slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
     """
@@ -57,6 +59,7 @@ class Card:
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     calibration: dict[str, float] = field(default_factory=dict)
+    second_look: float = 0.0
     slim: bool = False
     format: int = FORMAT
 
@@ -102,19 +105,29 @@ def save(path: Path, model: Method, card: Card) -> None:
     write_text(path.with_suffix(".json"), text)
 
 
-def export(source: Path, target: Path, calibration: Mapping[str, float] | None = None) -> Card:
+def export(
+    source: Path,
+    target: Path,
+    calibration: Mapping[str, float] | None = None,
+    second_look: float | None = None,
+) -> Card:
     """Write a checkpoint for use alone: half precision, without what only training needs.
 
     Args:
         source: A checkpoint or a run's folder.
         target: The .safetensors file.
         calibration: Goes into its card; default: what the source's card has.
+        second_look: Likewise.
     """
     if target.suffix != ".safetensors":
         raise SoundspotError(f"the name of a checkpoint must end in .safetensors, got {target}")
     if target.resolve() in (source.resolve(), (source / "best.safetensors").resolve()):
         raise SoundspotError(f"{target} is the checkpoint itself, which would be destroyed")
     model, card = load(source)
+    if second_look is not None:
+        if not 0 <= second_look <= 1:
+            raise SoundspotError(f"second_look={second_look} must be a share from 0 to 1")
+        card = replace(card, second_look=second_look)
     slim = replace(card, slim=True, calibration=dict(calibration or card.calibration))
     save(target, model, slim)
     return slim

@@ -66,6 +66,14 @@ def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     calibration = checkpoint.load(slim)[1].calibration
     assert calibration["pairs"] == 5
     assert -1 <= calibration["threshold"] <= 1
+    assert checkpoint.load(slim)[1].second_look == 0
+    assert main(["export", str(run), str(slim), "--second-look", "1.5"]) == 2
+    assert "from 0 to 1" in capsys.readouterr().err
+    again = ["export", str(run), str(slim), "--second-look", "1"]
+    assert main([*again, "--calibrate", str(folder)]) == 0
+    card = checkpoint.load(slim)[1]
+    assert card.second_look == 1
+    assert card.calibration["threshold"] != calibration["threshold"], "the peaks are others"
 
     capsys.readouterr()
     assert (run / "state.pt").exists()

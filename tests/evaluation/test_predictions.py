@@ -23,7 +23,9 @@ class Plain(Method):
 
 def features(value: float) -> EncodedFeatures:
     frames = {name: torch.full((2, 3, 5), value).half() for name in ("a", "b")}
-    return EncodedFeatures(frames, {"s": torch.zeros(3, 7)}, {f"lost {value}": "torn"})
+    return EncodedFeatures(
+        frames, {"s": torch.zeros(3, 7)}, {f"lost {value}": "torn"}, {}.__getitem__
+    )
 
 
 def test_the_sound_decides_whose_map_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,16 @@ def test_noise_of_compression_is_still_and_one_moving_patch_is_not() -> None:
     assert (encoder.calls, scenes.reused) == (2, 1)
 
 
+def test_a_frame_and_the_part_that_gets_a_second_look_are_both_remembered() -> None:
+    encoder = Counting()
+    scenes = StillScenes(encoder)
+    frame, part = torch.zeros(1, 3, 32, 32), torch.ones(1, 3, 32, 32)
+    for _ in range(3):
+        assert scenes(frame).mean() == 0
+        assert scenes(part).mean() == 1
+    assert (encoder.calls, scenes.reused) == (2, 4)
+
+
 def test_slow_changes_add_up() -> None:
     encoder = Counting()
     scenes = StillScenes(encoder)

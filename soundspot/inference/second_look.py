@@ -1,0 +1,105 @@
+"""A second look at small things: a part of the frame, seen twice as large, refines the map there.
+
+On a grid of 14 x 14, a thing that covers a tenth of the frame is a handful of cells. Where the hot
+part of a map is small, the window around its peak, half as wide and half as high as the frame, is
+encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
+they are averaged.
+
+Axes: b pairs, k windows, h w the grid of the first look, h2 w2 a grid twice as fine.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch.nn import functional as F
+
+from soundspot.common.arrays import min_max
+from soundspot.media.decoding import AnyPicture
+
+HOT = 0.5  # of the stretched map, as in the protocol `sspl`
+FINER = 2  # the window is this many times smaller than the frame, and its map as much finer
+
+
+def look_again(
+    first: Float32[np.ndarray, "b h w"],
+    small: float,
+    picture: Callable[[int], AnyPicture],
+    maps_of: Callable[[Sequence[AnyPicture], Sequence[int]], Float32[np.ndarray, "k h w"]],
+) -> Float32[np.ndarray, "b h2 w2"]:
+    """Maps of a first look, refined where less than `small` of them is hot.
+
+    Args:
+        first: The maps.
+        small: A share of the frame.
+        picture: The frame of a map, by its number.
+        maps_of: The maps of parts of frames, under the sounds of the maps with these numbers.
+    """
+    windows = find_windows(first, small)
+    closer = first[:0]
+    if windows:
+        grid = (first.shape[1], first.shape[2])
+        parts = [cut(picture(number), window, grid) for number, window in windows.items()]
+        closer = maps_of(parts, list(windows))
+    return join(first, windows, closer)
+
+
+class Window(NamedTuple):
+    """The upper left corner of a window, in cells of the finer grid; its sides are h and w."""
+
+    top: int
+    left: int
+
+
+def find_windows(maps: Float32[np.ndarray, "b h w"], small: float) -> dict[int, Window]:
+    """The windows to look at again, by the number of the map: where less than `small` is hot."""
+    _, height, width = maps.shape
+    found = {}
+    for number, s in enumerate(maps):
+        if np.ptp(s) > 0 and float((min_max(s[None]) >= HOT).mean()) < small:
+            row, column = np.unravel_index(s.argmax(), s.shape)
+            found[number] = Window(_corner(int(row), height), _corner(int(column), width))
+    return found
+
+
+def _corner(peak: int, cells: int) -> int:
+    """Where a window of `cells` fine cells begins whose middle is that of a coarse cell."""
+    middle = FINER * peak + FINER // 2
+    return min(max(middle - cells // 2, 0), (FINER - 1) * cells)
+
+
+def cut(picture: AnyPicture, window: Window, grid: tuple[int, int]) -> AnyPicture:
+    """The part of a picture that a window covers, on maps whose first look has this grid."""
+    sides = zip(window, grid, picture.shape[:2], strict=True)
+    rows, columns = (
+        slice(
+            round(start * pixels / (FINER * cells)),
+            max(round((start + cells) * pixels / (FINER * cells)), 1),
+        )
+        for start, cells, pixels in sides
+    )
+    return picture[rows, columns]
+
+
+def join(
+    maps: Float32[np.ndarray, "b h w"],
+    windows: Mapping[int, Window],
+    closer: Float32[np.ndarray, "k h w"],
+) -> Float32[np.ndarray, "b h2 w2"]:
+    """All maps on the finer grid, averaged with the closer ones where there are any.
+
+    Args:
+        maps: Those of the first look.
+        windows: Where the closer ones lie, in their order.
+        closer: The maps of the windows.
+    """
+    _, height, width = maps.shape
+    size = (FINER * height, FINER * width)
+    fine = F.interpolate(torch.from_numpy(maps)[:, None], size, mode="bilinear")[:, 0].numpy()
+    for (number, (top, left)), s in zip(windows.items(), closer, strict=True):
+        part = fine[number, top : top + height, left : left + width]
+        part += s
+        part /= 2
+    return fine
