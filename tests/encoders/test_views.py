@@ -171,24 +171,18 @@ def test_jitter_by_hand():
     assert not torch.allclose(jittered, x)
 
 
-def test_degradation_shrinks_blurs_turns_or_keeps():
+def test_degradation_blurs_turns_or_keeps():
     x, degrade = torch.rand(3, 20, 20), AUGMENTATIONS["degradation"]
-    small = degrade(x, Fixed(integers=0, uniform=0.5))
-    mean = x.mean(dim=(1, 2), keepdim=True)
-    torch.testing.assert_close(small[:, 10:], mean.expand(3, 10, 20))
-    torch.testing.assert_close(small[:, :10, 10:], mean.expand(3, 10, 10))
-    # Smaller by an antialiased triangle: the mean of the inner part stays.
-    assert small[:, :10, :10].mean().item() == pytest.approx(x.mean().item(), abs=0.02)
     point = torch.zeros(3, 31, 31)
     point[:, 15, 15] = 1
     # At most four pixels of a view of 224, and in proportion on other sizes.
-    seen = degrade(point, Fixed(integers=1, uniform=224 / 31))
+    seen = degrade(point, Fixed(integers=0, uniform=224 / 31))
     assert seen[0, 15, 15].item() == pytest.approx(1 / (2 * np.pi), rel=0.01)
-    seeds = [s for s in range(60) if np.random.default_rng(s).integers(6) == 2]
+    seeds = [s for s in range(60) if np.random.default_rng(s).integers(6) == 1]
     turned = [degrade(x, np.random.default_rng(seed)) for seed in seeds]
     for quarter in (1, 3):
         assert any(torch.equal(y, torch.rot90(x, quarter, (1, 2))) for y in turned)
-    for kept in (3, 4, 5):
+    for kept in (2, 3, 4, 5):
         assert torch.equal(degrade(x, Fixed(integers=kept)), x)
 
 
