@@ -126,6 +126,18 @@ def self_attended(
     return torch.einsum("bnm,bcm->bcn", alike, unit).view_as(f_v)
 
 
+def boxed(s: Float[Tensor, "b h w"], share: float) -> Float[Tensor, "b h w"]:
+    """Maps drawn out towards boxes: a mean of each map and its box envelope, which has this share.
+
+    Not in the paper. At every level, the envelope consists of the rows and columns that the map
+    reaches: around one thing, that is its bounding box. The peak stays where it is, and as high.
+    """
+    if share == 0:
+        return s
+    envelope = torch.minimum(s.amax(dim=2, keepdim=True), s.amax(dim=1, keepdim=True))
+    return torch.lerp(s, envelope, share)
+
+
 def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:
     """Eq. 5: stretch every map to [0, 1]."""
     low, high = s.amin(dim=(1, 2), keepdim=True), s.amax(dim=(1, 2), keepdim=True)

@@ -10,6 +10,7 @@ from soundspot.model.attention import (
     FUSIONS,
     SCALINGS,
     attend,
+    boxed,
     every_similarity,
     min_max,
     self_attended,
@@ -141,6 +142,16 @@ def test_self_attention_by_hand():
     near, far = 2 * e / (2 * e + 1), 2 / (2 + e)
     expected = torch.tensor([[[[near, near, far]], [[1 - near, 1 - near, 1 - far]]]])
     torch.testing.assert_close(found, expected)
+
+
+def test_maps_are_drawn_out_towards_boxes():
+    s = torch.tensor([[[0.0, 0.4, 0.0], [0.9, 0.2, 0.0]]])
+    # Rows reach 0.4 and 0.9, columns 0.9, 0.4 and 0.
+    envelope = torch.tensor([[[0.4, 0.4, 0.0], [0.9, 0.4, 0.0]]])
+    torch.testing.assert_close(boxed(s, 1.0), envelope)
+    torch.testing.assert_close(boxed(s, 0.25), 0.75 * s + 0.25 * envelope)
+    assert boxed(s, 0.0) is s
+    torch.testing.assert_close(boxed(3 * s - 2, 1.0), 3 * envelope - 2)
 
 
 def test_a_cold_self_attention_keeps_every_location_to_itself():

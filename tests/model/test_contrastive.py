@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.model.attention import self_attended, similarity, soft_maximum
+from soundspot.model.attention import boxed, self_attended, similarity, soft_maximum
 from soundspot.model.methods.contrastive import (
     Contrastive,
     ContrastiveConfig,
@@ -142,6 +142,17 @@ def test_self_attention_is_for_maps_alone() -> None:
     torch.testing.assert_close(maps, similarity(plain.g(batch.f_a), seen))
     assert not torch.allclose(maps, plain.maps(batch.f_v1, batch.f_a), atol=1e-3)
     assert shared(batch).loss.item() == plain(batch).loss.item()
+
+
+def test_boxes_are_for_maps_alone() -> None:
+    torch.manual_seed(0)
+    plain, drawn = Contrastive(SMALL), Contrastive(replace(SMALL, map_boxes=0.5))
+    drawn.load_state_dict(plain.state_dict())
+    batch = a_batch()
+    assert torch.equal(drawn(batch).loss, plain(batch).loss)
+    s = plain.maps(batch.f_v1, batch.f_a)
+    torch.testing.assert_close(drawn.maps(batch.f_v1, batch.f_a), boxed(s, 0.5))
+    assert not torch.allclose(boxed(s, 0.5), s)
 
 
 def test_sound_and_frame_are_compared_in_fewer_dimensions() -> None:

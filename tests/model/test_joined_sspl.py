@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from soundspot.common.errors import SoundspotError
+from soundspot.model.attention import boxed
 from soundspot.model.checkpoint import Card, build_method, load, save
 from soundspot.model.methods.method import Batch
 from soundspot.training.recipe import FeatureSpec
@@ -56,6 +57,17 @@ def test_the_map_is_the_mean_of_the_cosines_and_the_loss_that_of_the_losses():
     maps = [t.maps(views[0], data.f_a) for t, views in zip(joined.towers, parts, strict=True)]
     assert not torch.allclose(*maps, atol=0.01)
     torch.testing.assert_close(joined.maps(data.f_v1, data.f_a), (maps[0] + maps[1]) / 2)
+
+
+@pytest.mark.parametrize(("method", "parts"), [("sspl", {}), ("joined-sspl", {"parts": [11, 6]})])
+def test_maps_are_drawn_out_towards_boxes(method, parts):
+    data = batch()
+    plain = build(method, c_v=17, **parts).eval()
+    drawn = build(method, c_v=17, map_boxes=0.5, **parts).eval()
+    drawn.load_state_dict(plain.state_dict())
+    s = plain.maps(data.f_v1, data.f_a)
+    torch.testing.assert_close(drawn.maps(data.f_v1, data.f_a), boxed(s, 0.5))
+    assert not torch.allclose(boxed(s, 0.5), s)
 
 
 def test_no_encoder_learns_from_the_other():

@@ -9,13 +9,21 @@ channels (c_a), c visual channels (c_v), h w feature grid.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model.attention import every_similarity, self_attended, similarity, soft_maximum
+from soundspot.common.config import Range
+from soundspot.model.attention import (
+    boxed,
+    every_similarity,
+    self_attended,
+    similarity,
+    soft_maximum,
+)
 from soundspot.model.methods.cosine import CosineConfig, Projections
 from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.momentum import follow_common
@@ -36,6 +44,8 @@ class ContrastiveConfig(CosineConfig):
             feature has channels.
         map_centring: How much of what all sounds have in common is taken from a sound when maps
             are made: 0 is nothing, 1 all of it.
+        map_boxes: How far maps are drawn out towards boxes, which are what benchmarks annotate: 0
+            is not at all, 1 gives box envelopes.
         parts: Channels of each visual encoder, if several are joined; they follow from the
             encoders. Each learns on its own, and a map averages their cosines.
         first_attends: With parts: how much the first of them counts where the self-attention
@@ -49,6 +59,7 @@ class ContrastiveConfig(CosineConfig):
     alike: float = 0.0
     embedding: int = 0
     map_centring: float = 0.0
+    map_boxes: Annotated[float, Range(0, 1)] = 0.0
     parts: tuple[int, ...] = ()
     first_attends: float | None = None
 
@@ -128,7 +139,7 @@ class Contrastive(Method):
         if self.config.self_attention:
             shown = side_by_side(parts, attention_shares(self.config.first_attends, len(parts)))
             seen = self_attended(seen, self.config.self_attention, shown)
-        return similarity(heard, seen)
+        return boxed(similarity(heard, seen), self.config.map_boxes)
 
 
 def _as_projections(module: nn.Module) -> Projections:

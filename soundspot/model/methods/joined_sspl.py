@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model.attention import self_attended, similarity
+from soundspot.model.attention import boxed, self_attended, similarity
 from soundspot.model.methods.contrastive import attention_shares, side_by_side
 from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
@@ -100,7 +100,7 @@ class JoinedSSPL(Method):
             shares = attention_shares(self.config.first_attends, len(parts))
             shown = side_by_side(parts, shares)
             seen = self_attended(seen, self.config.map_self_attention, shown)
-        return similarity(heard, seen)
+        return boxed(similarity(heard, seen), self.config.map_boxes)
 
     def _split(self, f_v: Tensor) -> tuple[Tensor, ...]:
         return torch.split(f_v, list(self.config.channels), dim=1)

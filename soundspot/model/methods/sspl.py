@@ -40,6 +40,7 @@ class SSPLConfig:
             without it.
         map_centring: How much of what all sounds have in common is taken from a sound when maps
             are made (not in the paper): 0 is nothing, 1 all of it.
+        map_boxes: How far maps are drawn out towards boxes (not in the paper): 0 is not at all.
         scaling: How the map becomes attention weights (Table 5).
         fusion: How sound and vision are joined (Table S5).
         objective: What brings the two views' representations together; with "none" nothing does,
@@ -66,6 +67,7 @@ class SSPLConfig:
     self_attention: float = 0.0
     map_self_attention: float = 0.0
     map_centring: float = 0.0
+    map_boxes: Annotated[float, Range(0, 1)] = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
     objective: Literal["simsiam", "byol", "wmse", "barlow", "none"] = "simsiam"
@@ -238,7 +240,7 @@ class SSPL(Method):
     def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
         if self.config.map_self_attention:
             f_v = attention.self_attended(f_v, self.config.map_self_attention)
-        return similarity(heard, f_v)
+        return attention.boxed(similarity(heard, f_v), self.config.map_boxes)
 
     def maps_by_cycle(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
