@@ -22,7 +22,7 @@ from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders import weights
-from soundspot.encoders.views import evaluation_views
+from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
@@ -131,16 +131,22 @@ def lost_files(features: Features) -> Mapping[str, str]:
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
-    """The pair set's feature cache, if there is a valid one that holds the frames."""
-    wanted = replace(spec, views=0, noisy=0)  # whole frames and original sounds are enough
+    """The pair set's feature cache, if there is a valid one that holds the frames.
+
+    Whole frames and original sounds are enough. No augmentation changes them, so an exact cache
+    with any is as good as the one that a model was trained on.
+    """
+    trained_on = replace(spec, views=0, noisy=0)
+    exact = replace(trained_on, augmentations=DEFAULT_AUGMENTATIONS, amp=False)
     annotated = {pair.frame for pair in pairs.pairs if pair.boxes is not None}
     if not annotated.issuperset(frames):
         return None
-    try:
-        return open_encoded(pairs, wanted)
-    except SoundspotError as error:
-        log.info("not using the feature cache: %s", error)
-        return None
+    for wanted in dict.fromkeys((exact, trained_on)):
+        try:
+            return open_encoded(pairs, wanted)
+        except SoundspotError as error:
+            log.info("not using the feature cache: %s", error)
+    return None
 
 
 def open_features(

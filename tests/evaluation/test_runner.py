@@ -1,4 +1,5 @@
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -143,6 +144,20 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     again = run_evaluation(wanted)
     assert [result.rows for result in again.results] == [result.rows for result in first.results]
     assert again.results[0].source_detections == first.results[0].source_detections
+
+
+def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_path, tiny_pairs):
+    root = tmp_path / "pairs"
+    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
+    pairs, exact = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
+    trained = replace(exact, augmentations=("crop", "degradation"), amp=True, noisy=2, views=2)
+    frames = ["frames/val-0.jpg"]
+    assert predictions.open_cache(pairs, trained, frames) is None
+    own = replace(trained, views=0, noisy=0)
+    encode(pairs, cache_folder(pairs, own), own)
+    assert predictions.open_cache(pairs, trained, frames).spec == own
+    encode(pairs, cache_folder(pairs, exact), exact)
+    assert predictions.open_cache(pairs, trained, frames).spec == exact
 
 
 def test_a_cache_of_other_weights_is_not_used(tmp_path, tiny_pairs):
