@@ -23,7 +23,7 @@ from soundspot.inference.router import (
     Found,
     Router,
 )
-from soundspot.inference.second_look import look_again
+from soundspot.inference.second_look import FINER, look_again
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
@@ -165,6 +165,12 @@ class Localizer:
                     self.method.maps(self._see(parts), f_a[rows], cycles).cpu().numpy()
                 ),
             )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of its maps."""
+        side = self.card.features.grid * (FINER if self.card.second_look else 1)
+        return side, side
 
     @property
     def threshold(self) -> float | None:

@@ -49,6 +49,10 @@ class Locates(Protocol):
     """What is needed of a Localizer."""
 
     @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of its maps."""
+
+    @property
     def threshold(self) -> float | None:
         """The lowest peak of a visible source, if that is known."""
 
@@ -83,14 +87,14 @@ class Router:
         f_a: Float[Tensor, "b p a"],
         cycles: int | None,
     ) -> list[Found]:
-        """The maps of frames under their sounds, each by who the sound chooses."""
+        """The maps of frames under their sounds, each by who the sound chooses, on one grid."""
         routes = [choose_route(heard, self.table) for heard in own.name_scores(f_a)]
         learned = [k for k, route in enumerate(routes) if route.share < 1]
         bridged = [k for k, route in enumerate(routes) if route.share > 0]
         maps: list[dict[int, Grid]] = []
         for model, chosen in ((own, learned), (self.bridge if bridged else own, bridged)):
             made = model.maps([frames[k] for k in chosen], f_a[chosen], cycles) if chosen else ()
-            maps.append(dict(zip(chosen, made, strict=True)))
+            maps.append({k: on_grid(s, own.grid) for k, s in zip(chosen, made, strict=True)})
             cycles = None  # the bridge has no PCM
         found = []
         for k, route in enumerate(routes):
@@ -121,10 +125,16 @@ def blend(
         only = bridged if own is None else own
         assert only is not None  # one of the two is always made
         return only
-    if own.shape != bridged.shape:
-        grid = torch.from_numpy(bridged)[None, None]
-        bridged = F.interpolate(grid, size=own.shape, mode="bilinear")[0, 0].numpy()
-    return np.asarray((1 - share) * own + share * bridged, np.float32)
+    return np.asarray((1 - share) * own + share * on_grid(bridged, own.shape), np.float32)
+
+
+def on_grid(
+    s: Float32[np.ndarray, "_h _w"], grid: tuple[int, ...]
+) -> Float32[np.ndarray, "h_out w_out"]:
+    """A map with these rows and columns, interpolated bilinearly."""
+    if s.shape == grid:
+        return s
+    return F.interpolate(torch.from_numpy(s)[None, None], grid, mode="bilinear")[0, 0].numpy()
 
 
 def is_bridge(name: str) -> bool:

@@ -28,7 +28,7 @@ from jaxtyping import Float32
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import outputs
-from soundspot.inference.localizer import Localizer, resize_map
+from soundspot.inference.localizer import Localizer
 from soundspot.inference.result import FAINT, heard_line
 from soundspot.inference.sound_events import QUIET
 from soundspot.inference.still_scenes import StillScenes
@@ -244,18 +244,8 @@ def smooth_maps(
         yield SmoothedMap(at, mean, strength, (heard_line(labels, route), verdict(*judged)))
 
 
-def blend(
-    mean: Grid,
-    strength: float,
-    s: Float32[np.ndarray, "_h _w"],
-    aim: float,
-    keep: float,
-) -> tuple[Grid, float]:
-    """One step of an exponential average in which maps are weighted by their strength.
-
-    The average keeps its grid: a model and its bridge by names may have different ones.
-    """
-    s = resize_map(s, *mean.shape)
+def blend(mean: Grid, strength: float, s: Grid, aim: float, keep: float) -> tuple[Grid, float]:
+    """One step of an exponential average in which maps are weighted by their strength."""
     old, new = keep * strength, (1 - keep) * aim
     return np.asarray((old * mean + new * s) / (old + new), np.float32), old + new
 

@@ -70,6 +70,13 @@ def sound(k: int) -> np.ndarray:
     return wave
 
 
+def test_all_maps_of_a_routed_model_have_its_grid() -> None:
+    model = routed()
+    model = replace(model, card=replace(model.card, second_look=0.01))
+    shapes = {model.localize(picture(), sound(k)).similarity.shape for k in (0, 1, 3)}
+    assert shapes == {(28, 28)} and model.grid == (28, 28)
+
+
 def test_each_sound_chooses_who_makes_its_map() -> None:
     loaded: list[str] = []
     model = routed(loaded)

@@ -62,12 +62,6 @@ def test_blending_weighs_maps_by_their_strength():
     assert strength == pytest.approx(0.75)
 
 
-def test_the_average_keeps_its_grid():
-    """A model with a second look and its bridge by names have different ones."""
-    mean, _ = blend(constant(0), 1.0, np.full((4, 6), 1, np.float32), 1.0, keep=0.5)
-    np.testing.assert_allclose(mean, np.full((2, 3), 0.5))
-
-
 def test_frames_between_two_maps_show_a_map_between_them():
     glows = [
         SmoothedMap(0.0, constant(0), 1.0, ("a",)),
