@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test test-fast check docs fuzz mutants release format clean
 .DEFAULT_GOAL := demo
 
-demo: $(INSTALLED)  ## set up, fetch both encoders, localise a sound in a real photograph
+demo: $(INSTALLED)  ## set up, fetch the encoders, localise a sound in a real photograph
 	$(BIN)/soundspot weights fetch vgg16-imagenet
+	$(BIN)/soundspot weights fetch mobilenetv2-imagenet
 	$(BIN)/soundspot weights fetch yamnet-audioset
 	$(BIN)/soundspot demo --out out
 

@@ -63,7 +63,7 @@ def localize(
             folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
             output folder.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
-            soundspot-v1+names.
+            soundspot-v2+names.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
         json: Write box, score, labels and map to this JSON file: one line per map of a video, or
             one line per file if there are several; "-" is standard output.

@@ -28,7 +28,7 @@ from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.model.routing import route_table
 from soundspot.parallel.devices import AUTO, choose_device
 
-LEARNED_MODEL = "soundspot-v1"  # ships in soundspot/pretrained/
+LEARNED_MODEL = "soundspot-v2"  # ships in soundspot/pretrained/
 DEFAULT_MODEL = f"{LEARNED_MODEL}+{NAMES}"  # the sound decides which of the two makes the map
 MODELS = Path(__file__).parents[1] / "pretrained"
 UNTRAINED = {
