@@ -14,6 +14,7 @@ from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import DEFAULT_MODEL, UNTRAINED, load, model_names
 from soundspot.inference.moments import localize_best
 from soundspot.inference.result import Localization
+from soundspot.inference.router import on_grid
 from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
 
@@ -61,10 +62,11 @@ class Answer:
 
     @property
     def correlation(self) -> float | None:
-        """Correlation of the two maps; None if there is only one, or one is flat."""
+        """Correlation of the two maps on the finer grid; None if there is one, or one is flat."""
         if len(self.results) < 2:
             return None
-        first, second = (result.similarity.ravel() for result in self.results)
+        finer = max(result.similarity.shape for result in self.results)
+        first, second = (on_grid(result.similarity, finer).ravel() for result in self.results)
         if np.ptp(first) == 0 or np.ptp(second) == 0:
             return None
         return float(np.corrcoef(first, second)[0, 1])

@@ -45,6 +45,9 @@ def test_how_different_two_maps_are():
     flat = Answer((rising, result([[1, 1, 1]])), names)
     assert flat.correlation is None and "flat" in flat.difference
     assert Answer((rising,), names[:1]).difference == ""
+    fine = result([[0, 0.25, 0.75, 1.25, 1.75, 2]] * 2)  # `rising` on a grid twice as fine
+    assert Answer((rising, fine), names).correlation == pytest.approx(1)
+    assert Answer((fine, falling), names).correlation == pytest.approx(-1)
 
 
 def test_two_sounds_share_a_scale_and_two_models_do_not():
