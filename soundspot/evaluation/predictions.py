@@ -27,9 +27,9 @@ from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
+from soundspot.inference.looks import look
 from soundspot.inference.models import read_model
 from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
-from soundspot.inference.second_look import look_again
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
 from soundspot.model.checkpoint import Card
@@ -248,36 +248,35 @@ def maps_by_cycle(
             maps = model.method.maps_by_cycle(f_v, heard.to(model.device), cycles)
             passes = torch.stack(maps).float().cpu().numpy()
             if model.card.second_look:
-                pictures = [partial(features.picture, frame) for frame in frames[part]]
-                passes = _second_looks(model, passes, pictures, heard)
+                pictures = [features.picture(frame) for frame in frames[part]]
+                passes = _looks(model, passes, pictures, heard)
             parts.append(passes)
     return np.concatenate(parts, axis=1)
 
 
-def _second_looks(
+def _looks(
     model: EvaluatedModel,
     passes: Float32[np.ndarray, "t n h w"],
-    pictures: Sequence[Callable[[], AnyPicture]],
+    pictures: Sequence[AnyPicture],
     f_a: Float[Tensor, "n p a"],
 ) -> Float32[np.ndarray, "t n h2 w2"]:
-    """The maps of every pass, refined as a Localizer does it."""
-    sizes = model.card.features.view_sizes
+    """The maps of every pass as a Localizer makes them, who looks at some pictures again."""
+    spec, small = model.card.features, model.card.second_look
 
     def maps_of(
-        cycles: int | None, parts: Sequence[AnyPicture], rows: Sequence[int]
+        cycles: int | None, parts: Sequence[AnyPicture], rows: Sequence[int], shrink: int
     ) -> Float32[np.ndarray, "k h w"]:
         pixels = [torch.from_numpy(part.copy()).permute(2, 0, 1) for part in parts]
-        views = evaluation_views(pixels, sizes)
+        views = evaluation_views(pixels, [size // shrink for size in spec.view_sizes])
         seen = model.encoders.visual(*(view.to(model.device) for view in views))
         heard = f_a[list(rows)].to(model.device)
         return model.method.maps(seen, heard, cycles).float().cpu().numpy()
 
-    refined = []
-    for number, maps in enumerate(passes, 1):
-        cycles = None if model.cycles is None else number
-        look = partial(maps_of, cycles)
-        refined.append(look_again(maps, model.card.second_look, lambda k: pictures[k](), look))
-    return np.stack(refined)
+    def looked(number: int, maps: Float32[np.ndarray, "n h w"]) -> Float32[np.ndarray, "n h2 w2"]:
+        of_parts = partial(maps_of, None if model.cycles is None else number)
+        return look(pictures, small, spec.grid, lambda rows: maps[list(rows)], of_parts)
+
+    return np.stack([looked(number, maps) for number, maps in enumerate(passes, 1)])
 
 
 def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray, "n h w"]:

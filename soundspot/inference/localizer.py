@@ -10,20 +10,21 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference import sound_events
+from soundspot.inference.grids import resize_map
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
+from soundspot.inference.looks import look
 from soundspot.inference.regions import hot_box, map_heat
 from soundspot.inference.result import Localization
 from soundspot.inference.router import (
     Found,
     Router,
 )
-from soundspot.inference.second_look import FINER, look_again
+from soundspot.inference.second_look import FINER
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, opened
@@ -153,18 +154,21 @@ class Localizer:
 
         With a second look, all of them are on the finer grid.
         """
+
+        def maps_of(
+            parts: Sequence[AnyPicture], rows: Sequence[int], shrink: int = 1
+        ) -> Float32[np.ndarray, "k h w"]:
+            seen = self._see(parts, shrink)
+            return self.method.maps(seen, f_a[list(rows)], cycles).cpu().numpy()
+
+        def whole(rows: Sequence[int]) -> Float32[np.ndarray, "k h w"]:
+            return maps_of([frames[row] for row in rows], rows)
+
         with torch.inference_mode():
-            first = self.method.maps(self._see(frames), f_a, cycles).cpu().numpy()
             if not self.card.second_look:
-                return first
-            return look_again(
-                first,
-                self.card.second_look,
-                frames.__getitem__,
-                lambda parts, rows: (
-                    self.method.maps(self._see(parts), f_a[rows], cycles).cpu().numpy()
-                ),
-            )
+                return whole(range(len(frames)))
+            side = self.card.features.grid
+            return look(frames, self.card.second_look, side, whole, maps_of)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -252,10 +256,12 @@ class Localizer:
         if cycles is not None and cycles < 1:
             raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
-    def _see(self, frames: Sequence[AnyPicture]) -> Float[Tensor, "b c h w"]:
+    def _see(self, frames: Sequence[AnyPicture], shrink: int = 1) -> Float[Tensor, "b c h w"]:
+        """The features of frames, in views that are `shrink` times smaller than usual."""
         # A copy: PIL lends its pixels read-only, which torch does not take.
         pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
-        views = evaluation_views(pixels, self.card.features.view_sizes)
+        sizes = [size // shrink for size in self.card.features.view_sizes]
+        views = evaluation_views(pixels, sizes)
         f_v: Tensor = self.visual(*(view.to(self.device) for view in views))
         return f_v
 
@@ -303,11 +309,3 @@ class Localizer:
             return self.name_scores(torch.empty(len(sounds), 0, 0))
         with torch.inference_mode():
             return self.name_scores(self.audio(torch.from_numpy(sounds).to(self.device)))
-
-
-def resize_map(
-    s: Float32[np.ndarray, "h w"], height: int, width: int
-) -> Float32[np.ndarray, "height width"]:
-    """A map at the size of a picture, interpolated bilinearly."""
-    grid = torch.from_numpy(s)[None, None]
-    return F.interpolate(grid, size=(height, width), mode="bilinear")[0, 0].numpy()

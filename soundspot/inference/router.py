@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
-from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.mobilenetv2 import class_names
+from soundspot.inference.grids import resize_map
 from soundspot.media.decoding import AnyPicture
 from soundspot.model.bridge import BRIDGE, Bridge, read_bridge
 from soundspot.model.checkpoint import Card
@@ -95,7 +94,7 @@ class Router:
         maps: list[dict[int, Grid]] = []
         for model, chosen in ((own, learned), (self.bridge if bridged else own, bridged)):
             made = model.maps([frames[k] for k in chosen], f_a[chosen], cycles) if chosen else ()
-            maps.append({k: on_grid(s, own.grid) for k, s in zip(chosen, made, strict=True)})
+            maps.append({k: resize_map(s, *own.grid) for k, s in zip(chosen, made, strict=True)})
             cycles = None  # the bridge has no PCM
         found = []
         for k, route in enumerate(routes):
@@ -126,16 +125,7 @@ def blend(
         only = bridged if own is None else own
         assert only is not None  # one of the two is always made
         return only
-    return np.asarray((1 - share) * own + share * on_grid(bridged, own.shape), np.float32)
-
-
-def on_grid(
-    s: Float32[np.ndarray, "_h _w"], grid: tuple[int, ...]
-) -> Float32[np.ndarray, "h_out w_out"]:
-    """A map with these rows and columns, interpolated bilinearly."""
-    if s.shape == grid:
-        return s
-    return F.interpolate(torch.from_numpy(s)[None, None], grid, mode="bilinear")[0, 0].numpy()
+    return np.asarray((1 - share) * own + share * resize_map(bridged, *own.shape), np.float32)
 
 
 def is_bridge(name: str) -> bool:

@@ -10,11 +10,11 @@ from jaxtyping import Float32
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.demo import siren
+from soundspot.inference.grids import resize_map
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import DEFAULT_MODEL, UNTRAINED, load, model_names
 from soundspot.inference.moments import localize_best
 from soundspot.inference.result import Localization
-from soundspot.inference.router import on_grid
 from soundspot.media import clips as media
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, MediaInfo
 
@@ -66,7 +66,7 @@ class Answer:
         if len(self.results) < 2:
             return None
         finer = max(result.similarity.shape for result in self.results)
-        first, second = (on_grid(result.similarity, finer).ravel() for result in self.results)
+        first, second = (resize_map(result.similarity, *finer).ravel() for result in self.results)
         if np.ptp(first) == 0 or np.ptp(second) == 0:
             return None
         return float(np.corrcoef(first, second)[0, 1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from soundspot.inference import figures
-from soundspot.inference.localizer import resize_map
+from soundspot.inference.grids import resize_map
 from soundspot.inference.regions import map_heat
 from soundspot.inference.video_drawing import LAYER, draw
 from soundspot.media import decoding
