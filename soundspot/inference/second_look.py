@@ -3,7 +3,7 @@
 On a grid of 14 x 14, a thing that covers a tenth of the frame is a handful of cells. Where the hot
 part of a map is small, the window around its peak, half as wide and half as high as the frame, is
 encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
-they are averaged.
+they are averaged. Even so a map is broader than a small thing, and is drawn tighter.
 
 Axes: b pairs, k windows, h w the grid of the first look, h2 w2 a grid twice as fine.
 """
@@ -20,6 +20,7 @@ from soundspot.common.arrays import min_max
 from soundspot.media.decoding import AnyPicture
 
 HOT = 0.5  # of the stretched map, as in the protocol `sspl`
+TIGHTER = 0.1  # by how much the smallest hot parts are cut higher, set on val
 FINER = 2  # the window is this many times smaller than the frame, and its map as much finer
 
 
@@ -43,7 +44,7 @@ def look_again(
         grid = (first.shape[1], first.shape[2])
         parts = [cut(picture(number), window, grid) for number, window in windows.items()]
         closer = maps_of(parts, list(windows))
-    return join(first, windows, closer)
+    return tighten(join(first, windows, closer), small)
 
 
 class Window(NamedTuple):
@@ -103,3 +104,18 @@ def join(
         part += s
         part /= 2
     return fine
+
+
+def tighten(maps: Float32[np.ndarray, "b h w"], small: float) -> Float32[np.ndarray, "b h w"]:
+    """Maps whose hot part is `small` are raised to a power; lowest and highest values stay.
+
+    The smaller the hot part, the higher the level that becomes `HOT`.
+    """
+    stretched = min_max(maps)
+    share = (stretched >= HOT).mean(axis=(1, 2), keepdims=True)
+    level = HOT + TIGHTER * np.clip(1 - share / small, 0, 1)
+    power = np.log(HOT) / np.log(level)
+    lowest = maps.min(axis=(1, 2), keepdims=True)
+    return np.asarray(
+        lowest + np.ptp(maps, axis=(1, 2), keepdims=True) * stretched**power, np.float32
+    )

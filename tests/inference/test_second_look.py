@@ -11,7 +11,14 @@ from soundspot.evaluation import predictions
 from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel
 from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference.localizer import Localizer
-from soundspot.inference.second_look import Window, cut, find_windows, join, look_again
+from soundspot.inference.second_look import (
+    Window,
+    cut,
+    find_windows,
+    join,
+    look_again,
+    tighten,
+)
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig
@@ -72,6 +79,22 @@ def test_parts_are_seen_under_the_sounds_of_their_maps():
     assert fine[0].max() == pytest.approx(10)
     look_again(maps[:1], 0.2, pictures.__getitem__, maps_of)
     assert len(asked) == 1, "nothing small, nothing seen again"
+
+
+def test_small_hot_parts_are_drawn_tighter_and_keep_their_range():
+    ramp = np.linspace(-1, 3, 20, dtype=np.float32)[None].repeat(3, axis=0)
+    level = np.array([0.5, 0.55, 0.6, 0.9])
+    tiny = np.full((3, 20), -1.0, np.float32)
+    tiny[0, :4] = -1 + 4 * level
+    tiny[2, 7] = 3
+    tight = tighten(np.stack([ramp, tiny]), 0.5)
+    np.testing.assert_allclose(tight[0], ramp, atol=1e-6, err_msg="half of it is hot")
+    # 5 of 60 cells are hot: a sixth of the limit, so 0.5 + 0.1 * 5 / 6 becomes one half.
+    power = np.log(0.5) / np.log(0.5 + 0.1 * 5 / 6)
+    np.testing.assert_allclose(tight[1][0, :4], -1 + 4 * level**power, rtol=1e-5)
+    assert (tight[1].min(), tight[1].max()) == (-1, 3)
+    flat = np.full((1, 3, 5), 0.7, np.float32)
+    np.testing.assert_array_equal(tighten(flat, 0.5), flat)
 
 
 class Bright(Method):
