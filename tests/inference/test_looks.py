@@ -66,6 +66,21 @@ def test_small_hot_parts_are_seen_again_within_the_borders():
     assert asked == [([(64, 64)], [0], 1), ([(32, 32)], [0], 1)]
 
 
+def test_a_second_look_hears_the_sound_of_its_own_picture():
+    usual = tiles(128, 128)
+    blurred = np.asarray(Image.fromarray(usual).filter(ImageFilter.GaussianBlur(6)))
+    spot = np.zeros((7, 7), np.float32)
+    spot[3, 3] = 1
+    asked = []
+
+    def maps_of(parts, rows, shrink):
+        asked.append((list(rows), shrink))
+        return np.stack([spot] * len(parts))
+
+    look([blurred, usual], 0.1, 7, lambda rows: np.stack([spot] * len(rows)), maps_of)
+    assert asked == [([1], 1), ([0], 2)]
+
+
 def test_a_map_lies_where_its_part_of_the_picture_does():
     s = np.arange(1, 17, dtype=np.float32).reshape(4, 4)
     placed = place(s, Sight(slice(50, 100), slice(0, 25), False), (100, 100))

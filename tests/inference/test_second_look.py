@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageFilter
 
 from soundspot.common.config import to_dict
 from soundspot.evaluation import predictions
@@ -76,6 +77,8 @@ def test_parts_are_seen_under_the_sounds_of_their_maps():
     fine = look_again(maps, 0.2, pictures.__getitem__, maps_of)
     assert asked == [([(70, 110, 3)], [1])]
     assert fine[1].max() == pytest.approx((9 + 1) / 2, abs=0.5)
+    blunt = join(maps, {1: Window(4, 6)}, np.full((1, 7, 11), 9, np.float32))
+    np.testing.assert_array_equal(fine, tighten(blunt, 0.2))
     assert fine[0].max() == pytest.approx(10)
     look_again(maps[:1], 0.2, pictures.__getitem__, maps_of)
     assert len(asked) == 1, "nothing small, nothing seen again"
@@ -131,7 +134,12 @@ def test_a_localizer_and_an_evaluation_make_the_same_maps():
     }
     frames["plain"][:, :128] = 200
     frames["spot"][60:100, 150:180] = 255
-    sounds = rng.uniform(-0.1, 0.1, (2, 48_000)).astype(np.float32)
+    tiles = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8).repeat(8, axis=0).repeat(8, axis=1)
+    frames["framed"] = np.zeros((256, 256, 3), np.uint8)
+    frames["framed"][100:228, 30:158] = tiles
+    large = Image.fromarray(tiles).resize((256, 256), Image.Resampling.NEAREST)
+    frames["blurred"] = np.asarray(large.filter(ImageFilter.GaussianBlur(8)))
+    sounds = rng.uniform(-0.1, 0.1, (4, 48_000)).astype(np.float32)
     located = [found.similarity for found in model.locate(list(frames.values()), list(sounds))]
     assert all(s.shape == (28, 28) for s in located)
 
@@ -144,7 +152,7 @@ def test_a_localizer_and_an_evaluation_make_the_same_maps():
     np.testing.assert_allclose(maps, np.stack(located), atol=2e-3)
     # The spot is 4 of 14 x 14 cells; its closer look is sharper than an enlarged first look.
     once = replace(model, card=replace(card, second_look=0.0))
-    coarse = once.maps([frames["spot"]], f_a[1:])
+    coarse = once.maps([frames["spot"]], f_a[1:2])
     enlarged = join(coarse, {}, coarse[:0])[0]
     assert not np.allclose(enlarged, located[1], atol=0.05)
     truth = frames["spot"].mean(axis=2)
