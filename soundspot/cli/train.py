@@ -65,8 +65,8 @@ def export(
         target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
         second_look: Share of the frame: where a map has a smaller hot part, its surroundings are
-            looked at again, enlarged. Wide plain borders are then left out, and blurred pictures
-            seen at half the size. Default: as in the checkpoint, or never.
+            looked at again, enlarged. Wide plain borders are also cropped away, and blurred
+            pictures seen at half the size. Default: as in the checkpoint, or never.
         device: Where to calibrate: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.model import checkpoint

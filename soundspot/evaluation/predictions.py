@@ -27,7 +27,7 @@ from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
 from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
-from soundspot.inference.looks import look
+from soundspot.inference.looks import look, see
 from soundspot.inference.models import read_model
 from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
 from soundspot.media.clips import SOUND_SAMPLES
@@ -260,15 +260,14 @@ def _looks(
     pictures: Sequence[AnyPicture],
     f_a: Float[Tensor, "n p a"],
 ) -> Float32[np.ndarray, "t n h2 w2"]:
-    """The maps of every pass as a Localizer makes them, who looks at some pictures again."""
+    """The maps of every pass as a Localizer makes them, with all of its looks."""
     spec, small = model.card.features, model.card.second_look
 
     def maps_of(
         cycles: int | None, parts: Sequence[AnyPicture], rows: Sequence[int], shrink: int
     ) -> Float32[np.ndarray, "k h w"]:
-        pixels = [torch.from_numpy(part.copy()).permute(2, 0, 1) for part in parts]
-        views = evaluation_views(pixels, [size // shrink for size in spec.view_sizes])
-        seen = model.encoders.visual(*(view.to(model.device) for view in views))
+        sizes = [size // shrink for size in spec.view_sizes]
+        seen = see(model.encoders.visual, parts, sizes, model.device)
         heard = f_a[list(rows)].to(model.device)
         return model.method.maps(seen, heard, cycles).float().cpu().numpy()
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 def resize_map(
     s: Float32[np.ndarray, "*b _h _w"], height: int, width: int
 ) -> Float32[np.ndarray, "*b height width"]:
-    """A map, or several, with as many rows and columns, interpolated bilinearly."""
+    """Resize one or more maps bilinearly."""
     if s.shape[-2:] == (height, width):
         return s
     flat = torch.from_numpy(s).reshape(-1, 1, *s.shape[-2:])

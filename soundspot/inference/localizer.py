@@ -12,12 +12,11 @@ from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference import sound_events
 from soundspot.inference.grids import resize_map
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
-from soundspot.inference.looks import look
+from soundspot.inference.looks import look, see
 from soundspot.inference.regions import hot_box, map_heat
 from soundspot.inference.result import Localization
 from soundspot.inference.router import (
@@ -257,13 +256,8 @@ class Localizer:
             raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
     def _see(self, frames: Sequence[AnyPicture], shrink: int = 1) -> Float[Tensor, "b c h w"]:
-        """The features of frames, in views that are `shrink` times smaller than usual."""
-        # A copy: PIL lends its pixels read-only, which torch does not take.
-        pixels = [torch.from_numpy(frame.copy()).permute(2, 0, 1) for frame in frames]
         sizes = [size // shrink for size in self.card.features.view_sizes]
-        views = evaluation_views(pixels, sizes)
-        f_v: Tensor = self.visual(*(view.to(self.device) for view in views))
-        return f_v
+        return see(self.visual, frames, sizes, self.device)
 
     def _hear(self, sounds: Sequence[Heard]) -> Float[Tensor, "b p a"]:
         f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))

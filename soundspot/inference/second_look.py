@@ -3,7 +3,7 @@
 On a grid of 14 x 14, a thing that covers a tenth of the frame is a handful of cells. Where the hot
 part of a map is small, the window around its peak, half as wide and half as high as the frame, is
 encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
-they are averaged. Even so a map is broader than a small thing, and is drawn tighter.
+they are averaged. Even so a map is broader than a small thing, so its hot part is narrowed.
 
 Axes: b pairs, k windows, h w the grid of the first look, h2 w2 a grid twice as fine.
 """
@@ -12,15 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float32
-from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
+from soundspot.inference.grids import resize_map
 from soundspot.media.decoding import AnyPicture
 
 HOT = 0.5  # of the stretched map, as in the protocol `sspl`
-TIGHTER = 0.1  # by how much the smallest hot parts are cut higher, set on val
+TIGHTER = 0.1  # how far above HOT the smallest hot parts are cut, set on val
 FINER = 2  # the window is this many times smaller than the frame, and its map as much finer
 
 
@@ -97,8 +96,7 @@ def join(
         closer: The maps of the windows.
     """
     _, height, width = maps.shape
-    size = (FINER * height, FINER * width)
-    fine = F.interpolate(torch.from_numpy(maps)[:, None], size, mode="bilinear")[:, 0].numpy()
+    fine = resize_map(maps, FINER * height, FINER * width)
     for (number, (top, left)), s in zip(windows.items(), closer, strict=True):
         part = fine[number, top : top + height, left : left + width]
         part += s
@@ -107,7 +105,7 @@ def join(
 
 
 def tighten(maps: Float32[np.ndarray, "b h w"], small: float) -> Float32[np.ndarray, "b h w"]:
-    """Maps whose hot part is `small` are raised to a power; lowest and highest values stay.
+    """Raise maps whose hot part is below `small` to a power, keeping minimum and maximum.
 
     The smaller the hot part, the higher the level that becomes `HOT`.
     """

@@ -13,7 +13,7 @@ PATCHES = 16  # along a side, in which the change is averaged
 # The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 grey
 # levels. Noise of compression is below it; a thing that moves is far above, even in one patch.
 STILL = 0.05
-REMEMBERED = 2  # pictures: the first look, and the part that gets a second one
+REMEMBERED = 2  # pictures: one of the first look, one of the second
 
 
 class StillScenes(nn.Module):

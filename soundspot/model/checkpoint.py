@@ -46,7 +46,7 @@ class Card:
             with a visible source from others; empty if that was not measured.
         second_look: Of the frame: where less than this share of a map is hot, its surroundings are
             looked at again, enlarged, and pictures in plain borders or out of focus are seen as
-            `inference.first_look` says; 0 is never.
+            `inference.first_look` says; 0 turns all of this off.
         slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
     """

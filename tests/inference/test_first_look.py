@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from soundspot.inference.first_look import content, detail, sight_of
+from soundspot.inference.first_look import content, sharpness, sight_of
 
 
 def scene(height: int = 127, width: int = 101) -> np.ndarray:
@@ -84,7 +84,7 @@ def test_blur_is_told_from_sharpness_at_any_size():
 def test_what_is_lost_at_half_the_size_by_hand():
     stripes = np.zeros((64, 64, 3), np.uint8)
     stripes[:, ::2] = 200  # of one pixel: at half the size everything is grey
-    assert detail(stripes) == pytest.approx(1, abs=0.05)
+    assert sharpness(stripes) == pytest.approx(1, abs=0.05)
     ramp = np.linspace(0, 200, 64).astype(np.uint8)[:, None, None].repeat(64, 1).repeat(3, 2)
-    assert detail(ramp) < 0.01
-    assert detail(np.zeros((5, 7, 3), np.uint8)) == 1
+    assert sharpness(ramp) < 0.01
+    assert sharpness(np.zeros((5, 7, 3), np.uint8)) == 1
