@@ -16,6 +16,7 @@ from soundspot.common.config import from_dict
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.tables import percent
 from soundspot.features.spec import FeatureSpec
+from soundspot.inference.second_look import FINER
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "soundspot" / "pretrained"
@@ -73,7 +74,8 @@ def card(name, report, words):
 
 def _shared_limits(about, words):
     """The limits of all models, with the cells of this one's map."""
-    grid = from_dict(FeatureSpec, about["features"], "features").grid
+    finer = FINER if about.get("second_look") else 1
+    grid = from_dict(FeatureSpec, about["features"], "features").grid * finer
     return [line.replace("GRID", f"{grid} x {grid}") for line in words["limits"]]
 
 
@@ -89,7 +91,7 @@ def _other_seeds(own):
         test, duets = mine["escvoc"], mine["escvoc-duets"]
         shown.append(
             f"{test['ciou']:.3f} / {test['auc']:.3f} / {percent(duets['peak_side'])} % "
-            f"(seed {run[-1]})"
+            f"(seed {Path(run).stem[-1]})"
         )
     return f"The same recipe with other seeds: {', '.join(shown)}."
 
