@@ -22,7 +22,8 @@ from soundspot.model.bridge import BRIDGE, Bridge, read_bridge
 from soundspot.model.checkpoint import Card
 from soundspot.model.routing import Route, RouteTable, choose_route
 
-# Times a learned model's threshold for kin; set for soundspot-v1 by benchmarks/route_sounds.py.
+# Times a learned model's threshold for kin; set for soundspot-v1 by benchmarks/route_sounds.py. For
+# soundspot-v2 that suggests 0.79, which denies more of the voices that are in the picture.
 KIN = 0.53
 NAMES = "names"  # the bridge by names, built from the weights of its encoders
 Grid = Float32[np.ndarray, "h w"]
