@@ -22,7 +22,7 @@ from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders import weights
-from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, evaluation_views
+from soundspot.encoders.views import DEFAULT_AUGMENTATIONS
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
@@ -180,9 +180,7 @@ def encode_now(
     with torch.inference_mode():
         for name in progress(dict.fromkeys(frames), "encoding frames"):
             try:
-                pixels = torch.from_numpy(pairs.frame(name)).permute(2, 0, 1)
-                views = evaluation_views([pixels], sizes)
-                seen[name] = visual(*(view.to(device) for view in views))[0].half().cpu()
+                seen[name] = see(visual, [pairs.frame(name)], sizes, device)[0].half().cpu()
             except ItemError as error:
                 lost[name] = str(error)
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):

@@ -19,10 +19,7 @@ from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_wav
 from soundspot.inference.looks import look, see
 from soundspot.inference.regions import hot_box, map_heat
 from soundspot.inference.result import Localization
-from soundspot.inference.router import (
-    Found,
-    Router,
-)
+from soundspot.inference.router import Found, Router
 from soundspot.inference.second_look import FINER
 from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture

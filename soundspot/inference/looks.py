@@ -20,9 +20,9 @@ from soundspot.inference.first_look import Sight, sight_of
 from soundspot.inference.grids import resize_map
 from soundspot.inference.second_look import FINER, look_again
 from soundspot.media.decoding import AnyPicture
+from soundspot.model.pcm import SMALLEST_GRID
 
 SHRINK = 2  # views of blurred pictures are this many times smaller
-SMALLEST_GRID = 7  # cells along a side that every method takes
 
 Maps = Float32[np.ndarray, "k h w"]
 

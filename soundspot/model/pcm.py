@@ -26,6 +26,7 @@ from soundspot.model.fast_convolutions import (
 A_INIT = 1.0
 B_INIT = 0.5
 BOTTOM_CHANNELS = 128  # of r_1, as the paper writes it
+SMALLEST_GRID = 7  # cells along a side
 
 # Where the paper's text and the authors' released code differ; docs/differences.md lists how.
 Variant = Literal["released", "paper"]
@@ -151,7 +152,7 @@ class PCM(nn.Module):
         ]
 
     def _passes(self, f_v: Tensor, f_a: Tensor, cycles: int | None) -> Iterator[_State]:
-        if min(f_v.shape[-2:]) < 7:
+        if min(f_v.shape[-2:]) < SMALLEST_GRID:
             raise ValueError(f"PCM needs a grid of at least 7 x 7, not {tuple(f_v.shape[-2:])}")
         total = len(self.norms) if cycles is None else cycles
         if total < 1:

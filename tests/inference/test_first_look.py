@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from made_pictures import tiles
 from soundspot.inference.first_look import content, sharpness, sight_of
-
-
-def scene(height: int = 127, width: int = 101) -> np.ndarray:
-    """Coloured tiles of seven pixels: sharp edges, and nothing plain."""
-    rng = np.random.default_rng(0)
-    tiles = rng.integers(0, 256, (height // 7 + 1, width // 7 + 1, 3), dtype=np.uint8)
-    return tiles.repeat(7, axis=0).repeat(7, axis=1)[:height, :width]
 
 
 def on_ground(picture: np.ndarray, height: int, width: int, top: int, left: int) -> np.ndarray:
@@ -22,17 +16,17 @@ def on_ground(picture: np.ndarray, height: int, width: int, top: int, left: int)
 
 
 def test_the_content_is_what_lies_within_the_borders():
-    framed = on_ground(scene(), 251, 241, 31, 97)
+    framed = on_ground(tiles(127, 101), 251, 241, 31, 97)
     assert content(framed) == (slice(31, 158), slice(97, 198))
     rows, columns, blurred = sight_of(framed)
     assert (rows, columns) == (slice(31, 158), slice(97, 198))
     assert not blurred
-    np.testing.assert_array_equal(sight_of(framed).part(framed), scene())
+    np.testing.assert_array_equal(sight_of(framed).part(framed), tiles(127, 101))
 
 
 def test_borders_of_compressed_pictures_are_plain():
     rng = np.random.default_rng(1)
-    framed = on_ground(scene(), 251, 241, 31, 97).astype(int)
+    framed = on_ground(tiles(127, 101), 251, 241, 31, 97).astype(int)
     noisy = (framed + rng.integers(-4, 5, framed.shape)).clip(0, 255).astype(np.uint8)
     assert content(noisy) == (slice(31, 158), slice(97, 198))
 
@@ -40,13 +34,13 @@ def test_borders_of_compressed_pictures_are_plain():
 @pytest.mark.parametrize(
     "picture",
     [
-        scene(251, 241),
+        tiles(251, 241),
         np.zeros((251, 241, 3), np.uint8),
-        on_ground(scene(20, 120), 251, 241, 100, 60),  # a speck: lower than an eighth
-        on_ground(scene(120, 20), 251, 241, 100, 60),
-        on_ground(scene(200, 200), 251, 241, 20, 20),  # more than half of the frame
+        on_ground(tiles(20, 120), 251, 241, 100, 60),  # a speck: lower than an eighth
+        on_ground(tiles(120, 20), 251, 241, 100, 60),
+        on_ground(tiles(200, 200), 251, 241, 20, 20),  # more than half of the frame
         np.zeros((1, 1, 3), np.uint8),
-        scene(1, 300),
+        tiles(1, 300),
     ],
     ids=["full", "plain", "low", "narrow", "large", "pixel", "line"],
 )
@@ -57,7 +51,7 @@ def test_other_pictures_are_seen_whole(picture):
 
 
 def test_a_border_ends_where_its_colour_changes():
-    picture = on_ground(scene(), 251, 241, 31, 97)
+    picture = on_ground(tiles(127, 101), 251, 241, 31, 97)
     picture[:11] = 255
     rows, _ = content(picture)
     assert rows == slice(11, 158), "the second plain stripe is no border of the first's colour"
@@ -65,7 +59,7 @@ def test_a_border_ends_where_its_colour_changes():
 
 def test_black_bars_of_a_large_frame_are_found_in_its_own_pixels():
     upright = np.zeros((720, 1280, 3), np.uint8)
-    upright[:, 480:800] = scene(720, 320)
+    upright[:, 480:800] = tiles(720, 320)
     sight = sight_of(upright)
     assert sight.rows == slice(0, 720)
     assert abs(sight.columns.start - 480) <= 5
@@ -73,7 +67,7 @@ def test_black_bars_of_a_large_frame_are_found_in_its_own_pixels():
 
 
 def test_blur_is_told_from_sharpness_at_any_size():
-    sharp = Image.fromarray(scene(256, 256))
+    sharp = Image.fromarray(tiles(256, 256))
     for size in (256, 2048):
         large = sharp.resize((size, size), Image.Resampling.BICUBIC)
         blurred = large.filter(ImageFilter.GaussianBlur(4 * size / 256))

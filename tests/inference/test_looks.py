@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from made_pictures import tiles
 from soundspot.inference.first_look import Sight
 from soundspot.inference.looks import look, place
-
-
-def tiles(height: int, width: int) -> np.ndarray:
-    """A picture with sharp edges and nothing plain."""
-    rng = np.random.default_rng(0)
-    colours = rng.integers(0, 256, (height // 7 + 1, width // 7 + 1, 3), dtype=np.uint8)
-    return colours.repeat(7, axis=0).repeat(7, axis=1)[:height, :width]
 
 
 def slope(peak: float, side: int) -> np.ndarray:
