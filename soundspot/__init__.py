@@ -2,8 +2,8 @@
 
 import soundspot
 
-result = soundspot.load().localize_file("clip.mp4")
-result.box, result.score, result.labels
+result = soundspot.localize("clip.mp4")
+print(result.describe())
 result.save("where.png")
 """
 
@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.garbage import uncollected
 
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
+    from soundspot.inference.batch import localize_files
+    from soundspot.inference.files import localize
     from soundspot.inference.localizer import Localizer
     from soundspot.inference.models import load, model_names
     from soundspot.inference.result import Localization
@@ -29,6 +30,8 @@ __all__ = [
     "SoundspotError",
     "evaluate",
     "load",
+    "localize",
+    "localize_files",
     "model_names",
     "render_video",
     "train",
@@ -39,6 +42,8 @@ _LAZY = {
     "Localization": "soundspot.inference.result",
     "Localizer": "soundspot.inference.localizer",
     "load": "soundspot.inference.models",
+    "localize": "soundspot.inference.files",
+    "localize_files": "soundspot.inference.batch",
     "model_names": "soundspot.inference.models",
     "render_video": "soundspot.inference.video",
 }
@@ -135,11 +140,9 @@ def evaluate(
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        with uncollected():
-            module = import_module(_LAZY[name])
-        return getattr(module, name)
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return ["__version__", *__all__]

@@ -5,8 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from soundspot.common.config import to_dict
-from soundspot.features.spec import FeatureSpec
-from soundspot.inference.localizer import Localizer
+from soundspot.features.spec import Encoders, FeatureSpec
+from soundspot.inference.localizer import Localizer, Part
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig
@@ -35,4 +35,6 @@ def brightness_localizer(threshold: float | None = None, trained: bool = True) -
     calibration = {} if threshold is None else {"threshold": threshold}
     spec = FeatureSpec(pretrained=False)
     card = Card("sspl", to_dict(SSPLConfig()), spec, trained=trained, calibration=calibration)
-    return Localizer("brightness", Shown(), Bright(), Loud(), card, (), torch.device("cpu"))
+    place = torch.device("cpu")
+    encoders = Encoders(Bright(), Loud(), "", place)
+    return Localizer("brightness", Part(Shown(), card, place, encoders))

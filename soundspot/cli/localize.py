@@ -13,15 +13,15 @@ from soundspot.cli.options import (
     EngineName,
     FileOrDash,
     Flag,
+    Moment,
     Out,
-    Seconds,
     complain,
     refuse,
     say,
 )
 from soundspot.common.errors import SoundspotError, install_advice
-from soundspot.common.garbage import uncollected
 from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
+from soundspot.media.file_types import sound_of_picture
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer
@@ -32,7 +32,7 @@ def localize(
     /,
     *more: Path,
     audio: Path | None = None,
-    at: Seconds = None,
+    at: Moment = "best",
     out: Out = None,
     model: str | None = None,
     device: str = "auto",
@@ -41,7 +41,8 @@ def localize(
     fps_map: float | None = None,
     every_frame: Flag = False,
     cycles: int | None = None,
-    overlays: Flag = False,
+    no_pictures: Flag = False,
+    details: Flag = False,
     engine: EngineName | None = None,
     jobs: int | None = None,
 ) -> int:
@@ -50,15 +51,16 @@ def localize(
     The extension of the output decides what is made. A picture shows one moment, or with --sources
     one moment per sound. A video shows the moving heat map, with the sound.
 
-    Given a folder or a list of files, every file is localised at its middle; the results are JSON
-    lines and maps.
+    Given a folder or a list of files, every file is localized; the results are a picture per file,
+    JSON lines and maps.
 
     Args:
         file: A video with sound, or an image together with --audio; or a folder; or a list of
             files, one path per line (.txt) or in the first column (.csv).
-        more: More videos, each of which becomes a picture.
+        more: More videos, each of which becomes a picture; or the sound of an image.
         audio: Sound file to locate instead of the video's own sound.
-        at: Time in the video: seconds, or 0:12. Default: the best of a few moments.
+        at: Time in the video: seconds, 0:12, the best of a few moments, or its middle, which is
+            several times faster.
         out: Picture (.png, .jpg, .jpeg, .webp) or video (.mp4, .mov, .mkv, .webm) to write, or a
             folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
             output folder.
@@ -71,29 +73,32 @@ def localize(
         fps_map: Maps per second of a video. Default: 4.
         every_frame: Encode every frame of a video, even while the picture stays the same.
         cycles: T of a model with a PCM. Default: the T it was trained with.
-        overlays: For a folder or list: also draw every map over its frame.
+        no_pictures: For a folder or list: write no pictures, to save time.
+        details: Also print the numbers behind the answer.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
             Default: local.
         jobs: For a folder or list: number of processes. Default: one per core, or one on a GPU.
     """
+    if audio is None and (sound := sound_of_picture([file, *more])) is not None:
+        picture = more[0] if sound == file else file
+        file, audio, more = picture, Path(sound), ()
     folders = [path for path in (file, *more) if is_folder_or_list(path)]
     if folders and more:
         raise SoundspotError(f"{folders[0]} is a folder or list: pass it alone, or pass only files")
     if folders:
-        given = {"--audio": audio, "--at": at, "--json": json, "--fps-map": fps_map}
+        given = {"--audio": audio, "--json": json, "--fps-map": fps_map, "--details": details}
         given |= {"--sources": sources != 1, "--cycles": cycles, "--every-frame": every_frame}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
-        return _localize_folder(file, out, model, device, overlays, engine or "local", jobs)
-    given = {"--overlays": overlays, "--engine": engine, "--jobs": jobs}
+        return _localize_folder(file, out, model, device, not no_pictures, at, engine, jobs)
+    given = {"--no-pictures": no_pictures, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
-    options["every_frame"] = every_frame
+    options |= {"every_frame": every_frame, "details": details}
     return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
 
 
 def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
-    with uncollected():
-        from soundspot.inference import models
+    from soundspot.inference import models
 
     return replace(models.load(model, device), cycles=cycles)
 
@@ -103,8 +108,9 @@ def _localize_folder(
     out: Path | None,
     model: str | None,
     device: str,
-    overlays: bool,
-    engine: EngineName,
+    pictures: bool,
+    at: Moment,
+    engine: EngineName | None,
     jobs: int | None,
 ) -> int:
     if not source.is_dir():
@@ -114,7 +120,8 @@ def _localize_folder(
     from soundspot.inference.batch import BatchJob, run_batch
     from soundspot.parallel.engines import Engine
 
-    job = BatchJob(source, out, model, overlays, Engine(engine, jobs), device=device)
+    where = Engine(engine or "local", jobs)
+    job = BatchJob(source, out, model, pictures, at, where, device=device)
     return 0 if run_batch(job, say) else 2
 
 
@@ -158,14 +165,13 @@ def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
 
 
 def demo(*, out: Out = None, device: str = "auto") -> None:
-    """Localise a dog's bark and a siren in a photo of a dog, and explain what to look at.
+    """Localize a dog's bark and a siren in a photo of a dog, and explain what to look at.
 
     Args:
         out: Folder for the pictures. Default: out.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
-    with uncollected():
-        from soundspot.inference.demo import run_demo
+    from soundspot.inference.demo import run_demo
 
     run_demo(out or Path("out"), say, device)
 

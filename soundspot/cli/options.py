@@ -18,16 +18,19 @@ Benchmarks = Annotated[list[str], Parameter(name=["--benchmark", "-b"], negative
 EngineName = Literal["local", "ray"]
 
 
-def read_seconds(kind: type, tokens: Sequence[Token]) -> float:
-    """A time as people write it: 12.5, 0:12 or 1:02:03.5; cyclopts calls it for `Seconds`."""
+def read_moment(kind: type, tokens: Sequence[Token]) -> float | str:
+    """A time as people write it: 12.5, 0:12, 1:02:03.5, best or middle; for `Moment`."""
     text = tokens[0].value
+    if text in ("best", "middle"):
+        return text
     try:
         parts = [float(part) for part in text.split(":")]
     except ValueError:
         parts = []
     if not 1 <= len(parts) <= 3 or any(not 0 <= part < 60 for part in parts[1:]):
         raise ValueError(
-            f'"{text}" is not a time: write seconds (12.5), or minutes and seconds below 60 (0:12)'
+            f'"{text}" is not a time: write seconds (12.5), minutes and seconds below 60 (0:12), '
+            "best or middle"
         )
     seconds = 0.0
     for part in parts:
@@ -35,7 +38,7 @@ def read_seconds(kind: type, tokens: Sequence[Token]) -> float:
     return seconds
 
 
-Seconds = Annotated[float | None, Parameter(converter=read_seconds)]
+Moment = Annotated[float | Literal["best", "middle"], Parameter(converter=read_moment)]
 
 
 def say(line: str) -> None:

@@ -64,9 +64,8 @@ def export(
         source: Folder of a training run, or a checkpoint.
         target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
-        second_look: Share of the frame: where a map has a smaller hot part, its surroundings are
-            looked at again, enlarged. Wide plain borders are also cropped away, and blurred
-            pictures seen at half the size. Default: as in the checkpoint, or never.
+        second_look: Share of the frame: where a map has a smaller hot part, the model zooms in on
+            it. Default: as in the checkpoint, or never.
         device: Where to calibrate: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.model import checkpoint
@@ -79,7 +78,8 @@ def export(
 
         model = open_model(source, device)
         if second_look is not None:
-            model = replace(model, card=replace(model.card, second_look=second_look))
+            card = replace(model.card, second_look=second_look)
+            model = replace(model, learned=replace(model.learned, card=card))
         calibration = choose_threshold(model, PairSet.open(calibrate))
     checkpoint.export(source, target, calibration, second_look)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")

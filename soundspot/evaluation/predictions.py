@@ -1,16 +1,13 @@
-"""A model's maps on a pair set, from cached features or from features encoded now.
+"""A model's answers on a pair set, from cached features or from features encoded now.
 
-Axes: n pairs, p audio patches, a audio channels, c visual channels, h w the map as it was made,
+Axes: n samples, p audio patches, a audio channels, c visual channels, h w the map as it was made,
 t passes of a PCM.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, cast
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,69 +18,22 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
-from soundspot.encoders import weights
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS
-from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded, sound_shape
-from soundspot.features.spec import Encoders, FeatureSpec, encoders_digest, load_encoders
-from soundspot.inference.looks import look, see
-from soundspot.inference.models import read_model
-from soundspot.inference.router import blend, check_names_sounds, open_bridge, split_name
+from soundspot.features.spec import FeatureSpec, encoders_digest
+from soundspot.inference.localizer import Localizer, Part
+from soundspot.inference.models import open_model
+from soundspot.inference.result import Localization
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
-from soundspot.model.checkpoint import Card
-from soundspot.model.methods.method import Method
-from soundspot.model.routing import Route, RouteTable, choose_route, route_table
-from soundspot.parallel.devices import AUTO, choose_device
+
+__all__ = ["Features", "Localizer", "open_features", "open_model"]
 
 BATCH = 32
 NOISES = 16  # different draws of white noise
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluatedModel:
-    """A model in eval mode without its encoders, which are loaded only if they are needed.
-
-    Attributes:
-        bridge: Of MODEL+names: the bridge, between which and the model the sound decides.
-        table: What the sound decides by.
-    """
-
-    name: str
-    method: Method
-    card: Card
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    bridge: "EvaluatedModel | None" = None
-    table: RouteTable | None = None
-
-    @cached_property
-    def encoders(self) -> Encoders:
-        """The frozen encoders."""
-        return load_encoders(self.card.features, self.device)
-
-    @property
-    def cycles(self) -> int | None:
-        """T of a PCM model; None without a PCM."""
-        config = cast(Any, self.method).config
-        return int(config.cycles) if getattr(config, "pcm", False) else None
-
-
-def open_model(name: str | Path, device: str = AUTO) -> EvaluatedModel:
-    """Read a model by any name, and for any device, that `soundspot.load` takes."""
-    place = choose_device(device)
-    learned, bridge = split_name(str(name))
-    method, card = read_model(learned)
-    if not card.trained:
-        log.warning("WARNING: %s is untrained, so its maps mean nothing.", name)
-    model = EvaluatedModel(str(name), method.to(place).eval(), card, place)
-    if bridge is None:
-        return model
-    check_names_sounds(card, str(name))
-    table = route_table(open_bridge(bridge), weights.class_names())
-    return replace(model, bridge=open_model(bridge, device), table=table)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,29 +55,49 @@ class EncodedFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class RoutedFeatures:
-    """The features of a learned model and of its bridge; both hear with the same encoder."""
+class Features:
+    """The features of a pair set, by the encoders of each part of a model."""
 
-    own: AnyCache | EncodedFeatures
-    bridge: AnyCache | EncodedFeatures
+    by_spec: Mapping[FeatureSpec, AnyCache | EncodedFeatures]
+
+    @property
+    def learned(self) -> AnyCache | EncodedFeatures:
+        """Those of the learned part, which are opened first."""
+        return next(iter(self.by_spec.values()))
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The files that could not be encoded, and why."""
+        encoded = [some for some in self.by_spec.values() if isinstance(some, EncodedFeatures)]
+        return {name: reason for some in encoded for name, reason in some.lost.items()}
 
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "n c h w"]:
-        """The whole-frame features of the learned model."""
-        return self.own.evaluation(frames)
+        """The whole-frame features of the learned part."""
+        return self.learned.evaluation(frames)
 
     def sound(self, paths: Sequence[str]) -> Float[Tensor, "n p a"]:
         """The audio embeddings."""
-        return self.own.sound(paths)
+        return self.learned.sound(paths)
 
 
-Features = AnyCache | EncodedFeatures | RoutedFeatures
+@dataclass(frozen=True, eq=False)
+class StoredScenes:
+    """Frames of a pair set whose features are stored; what a Localizer answers about."""
 
+    stored: Features
+    frames: Sequence[str]
 
-def lost_files(features: Features) -> Mapping[str, str]:
-    """The files that could not be encoded, and why."""
-    if isinstance(features, RoutedFeatures):
-        return {**lost_files(features.own), **lost_files(features.bridge)}
-    return features.lost if isinstance(features, EncodedFeatures) else {}
+    def features(self, part: Part) -> Float[Tensor, "n c h w"]:
+        """The visual features that a part of the model sees."""
+        return self.stored.by_spec[part.card.features].evaluation(self.frames).to(part.device)
+
+    def picture(self, row: int) -> AnyPicture:
+        """The pixels of one frame."""
+        return self.stored.learned.picture(self.frames[row])
+
+    def select(self, rows: Sequence[int]) -> "StoredScenes":
+        """Some of the batch."""
+        return StoredScenes(self.stored, [self.frames[row] for row in rows])
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
@@ -150,58 +120,48 @@ def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyC
 
 
 def open_features(
-    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
+    model: Localizer, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
 ) -> Features:
     """Features from the pair set's cache if it fits the model, otherwise encoded now."""
-    own = _open_features(model, pairs, frames, sounds)
-    if model.bridge is None:
-        return own
-    return RoutedFeatures(own, _open_features(model.bridge, pairs, frames, sounds))
-
-
-def _open_features(
-    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
-) -> AnyCache | EncodedFeatures:
-    cache = open_cache(pairs, model.card.features, frames)
-    if cache is not None:
-        trained_on = model.card.provenance.get("encoder_weights")
-        if cache.weights == (trained_on or encoders_digest(model.card.features)):
-            return cache
-    return encode_now(model, pairs, frames, sounds)
+    by_spec: dict[FeatureSpec, AnyCache | EncodedFeatures] = {}
+    for part in filter(None, (model.learned, model.named)):
+        spec = part.card.features
+        cache = open_cache(pairs, spec, frames)
+        trained_on = part.card.provenance.get("encoder_weights")
+        fits = cache is not None and cache.weights == (trained_on or encoders_digest(spec))
+        by_spec[spec] = cache if cache and fits else encode_now(part, pairs, frames, sounds)
+    return Features(by_spec)
 
 
 def encode_now(
-    model: EvaluatedModel, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
+    part: Part, pairs: PairSet, frames: Sequence[str], sounds: Sequence[str]
 ) -> EncodedFeatures:
     """Encode frames and sounds under a progress bar; unreadable files are listed as lost."""
-    visual, audio, _, device = model.encoders
-    sizes = model.card.features.view_sizes
     seen, heard, lost = {}, {}, {}
     with torch.inference_mode():
         for name in progress(dict.fromkeys(frames), "encoding frames"):
             try:
-                seen[name] = see(visual, [pairs.frame(name)], sizes, device)[0].half().cpu()
+                seen[name] = part.see([pairs.frame(name)])[0].half().cpu()
             except ItemError as error:
                 lost[name] = str(error)
         for name in progress(dict.fromkeys(sounds), "encoding sounds"):
             try:
                 waveform = torch.from_numpy(pairs.waveform(name))
-                heard[name] = audio(waveform[None].to(device))[0].cpu()
+                heard[name] = part.encoders.audio(waveform[None].to(part.device))[0].cpu()
             except ItemError as error:
                 lost[name] = str(error)
     return EncodedFeatures(seen, heard, lost, pairs.frame)
 
 
-def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p a"]:
+def white_noise(model: Localizer, features: Features) -> Float[Tensor, "n p a"]:
     """Embeddings of white noise, kept beside cached features so that they are encoded once."""
-    if isinstance(features, RoutedFeatures):
-        features = features.own
-    if isinstance(features, EncodedFeatures):
+    stored = features.learned
+    if isinstance(stored, EncodedFeatures):
         return _encode_noise(model)
-    path = features.folder / f"noise-{features.weights}.npy"
+    path = stored.folder / f"noise-{stored.weights}.npy"
     with suppress(OSError, ValueError, EOFError):  # missing or damaged: encode again
         kept = np.load(path)
-        if kept.shape == (NOISES, *sound_shape(features.spec)) and kept.dtype == np.float32:
+        if kept.shape == (NOISES, *sound_shape(stored.spec)) and kept.dtype == np.float32:
             return torch.from_numpy(kept)
     noise = _encode_noise(model)
     # A pair set may be read-only.
@@ -210,86 +170,70 @@ def white_noise(model: EvaluatedModel, features: Features) -> Float[Tensor, "n p
     return noise
 
 
-def _encode_noise(model: EvaluatedModel) -> Float[Tensor, "n p a"]:
+def _encode_noise(model: Localizer) -> Float[Tensor, "n p a"]:
     rng = np.random.default_rng(0)
-    heard = []
-    with torch.inference_mode():
-        for _ in progress(range(NOISES), "encoding noise"):
-            waveform = rng.uniform(-0.1, 0.1, SOUND_SAMPLES).astype(np.float32)
-            sound = torch.from_numpy(waveform)[None].to(model.encoders.device)
-            heard.append(model.encoders.audio(sound).cpu())
-    return torch.cat(heard)
+    drawn = (
+        rng.uniform(-0.1, 0.1, SOUND_SAMPLES).astype(np.float32)
+        for _ in progress(range(NOISES), "encoding noise")
+    )
+    return torch.cat([model.hear([waveform]).cpu() for waveform in drawn])
+
+
+def answers(
+    model: Localizer,
+    features: Features,
+    frames: Sequence[str],
+    f_a: Float[Tensor, "n p a"],
+    cycles: int | None = None,
+) -> list[Localization]:
+    """The model's answer for each frame under its sound."""
+    found: list[Localization] = []
+    for scenes, heard in _batches(model, features, frames, f_a):
+        found += model.answer(scenes, heard, cycles)
+    return found
+
+
+def maps_of(
+    model: Localizer,
+    features: Features,
+    frames: Sequence[str],
+    f_a: Float[Tensor, "n p a"],
+    cycles: int | None = None,
+) -> Float32[np.ndarray, "n h w"]:
+    """The maps of the answers."""
+    found = answers(model, features, frames, f_a, cycles)
+    return np.stack([result.similarity for result in found])
 
 
 def maps_by_cycle(
-    model: EvaluatedModel,
+    model: Localizer,
     features: Features,
     frames: Sequence[str],
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "t n h w"]:
     """The map of each frame under its sound after each pass of a PCM; one pass without a PCM."""
-    if model.bridge is not None:
-        assert isinstance(features, RoutedFeatures)  # `open_features` gives them
-        alone = replace(model, bridge=None)
-        learned = maps_by_cycle(alone, features.own, frames, f_a, cycles)
-        (bridged,) = maps_by_cycle(model.bridge, features.bridge, frames, f_a)
-        shares = [route.share for route in routes(model, f_a)]
-        joined = [list(map(blend, passed, bridged, shares)) for passed in learned]
-        return np.asarray(joined, np.float32)
-    assert not isinstance(features, RoutedFeatures)
-    parts = []
-    with torch.inference_mode():
-        for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
-            part = slice(start, start + BATCH)
-            f_v, heard = features.evaluation(frames[part]).to(model.device), f_a[part]
-            maps = model.method.maps_by_cycle(f_v, heard.to(model.device), cycles)
-            passes = torch.stack(maps).float().cpu().numpy()
-            if model.card.second_look:
-                pictures = [features.picture(frame) for frame in frames[part]]
-                passes = _looks(model, passes, pictures, heard)
-            parts.append(passes)
+    if model.trained_cycles is None:
+        return maps_of(model, features, frames, f_a)[None]
+    batches = _batches(model, features, frames, f_a)
+    parts = [model.trace(scenes, heard, cycles) for scenes, heard in batches]
     return np.concatenate(parts, axis=1)
 
 
-def _looks(
-    model: EvaluatedModel,
-    passes: Float32[np.ndarray, "t n h w"],
-    pictures: Sequence[AnyPicture],
-    f_a: Float[Tensor, "n p a"],
-) -> Float32[np.ndarray, "t n h2 w2"]:
-    """The maps of every pass as a Localizer makes them, with all of its looks."""
-    spec, small = model.card.features, model.card.second_look
-
-    def maps_of(
-        cycles: int | None, parts: Sequence[AnyPicture], rows: Sequence[int], shrink: int
-    ) -> Float32[np.ndarray, "k h w"]:
-        sizes = [size // shrink for size in spec.view_sizes]
-        seen = see(model.encoders.visual, parts, sizes, model.device)
-        heard = f_a[list(rows)].to(model.device)
-        return model.method.maps(seen, heard, cycles).float().cpu().numpy()
-
-    def looked(number: int, maps: Float32[np.ndarray, "n h w"]) -> Float32[np.ndarray, "n h2 w2"]:
-        of_parts = partial(maps_of, None if model.cycles is None else number)
-        return look(pictures, small, spec.grid, lambda rows: maps[list(rows)], of_parts)
-
-    return np.stack([looked(number, maps) for number, maps in enumerate(passes, 1)])
+def _batches(
+    model: Localizer, features: Features, frames: Sequence[str], f_a: Float[Tensor, "n p a"]
+) -> Iterator[tuple[StoredScenes, Float[Tensor, "b p a"]]]:
+    for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
+        part = slice(start, start + BATCH)
+        yield StoredScenes(features, frames[part]), f_a[part]
 
 
-def saliency_maps(features: Features, frames: Sequence[str]) -> Float[np.ndarray, "n h w"]:
+def saliency_maps(
+    features: Features | AnyCache, frames: Sequence[str]
+) -> Float[np.ndarray, "n h w"]:
     """What stands out in the pictures, regardless of the sound."""
     parts = [
         trivial.saliency(features.evaluation(frames[start : start + BATCH]).numpy())
         for start in range(0, len(frames), BATCH)
     ]
     return np.concatenate(parts)
-
-
-def routes(model: EvaluatedModel, f_a: Float[Tensor, "n p a"]) -> list[Route]:
-    """Who makes the map of each sound."""
-    assert model.table is not None and model.bridge is not None
-    hearing = model.encoders.audio
-    assert isinstance(hearing, YAMNet)
-    with torch.inference_mode():
-        heard = hearing.classify(f_a.to(model.device)).mean(dim=1).cpu().numpy()
-    return [choose_route(scores, model.table) for scores in heard]

@@ -22,7 +22,7 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find_benchmark, find_flaws
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import RawMaps, Truths
-from soundspot.evaluation.predictions import EvaluatedModel, Features, open_model
+from soundspot.evaluation.predictions import Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
@@ -34,6 +34,7 @@ from soundspot.evaluation.source_detection import (
     score_extended,
 )
 from soundspot.features.spec import FeatureSpec
+from soundspot.inference.localizer import Localizer
 from soundspot.parallel.devices import AUTO
 
 DATA = Path("data")
@@ -96,7 +97,7 @@ class Evaluation:
 
     request: EvaluationRequest
     results: tuple[Result, ...]
-    models: tuple[EvaluatedModel, ...]
+    models: tuple[Localizer, ...]
 
 
 def run_evaluation(request: EvaluationRequest) -> Evaluation:
@@ -114,7 +115,7 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
     cycles = request.cycles
     if cycles is not None and cycles < 1:
         raise SoundspotError(f"the PCM needs at least one pass, got --cycles {cycles}")
-    if cycles is not None and not any(model.cycles for model in models):
+    if cycles is not None and not any(model.trained_cycles for model in models):
         raise SoundspotError(f"--cycles {cycles} needs a model with a PCM, but none has one")
     results = [score_benchmark(b, media[b.name], request, models, saved) for b in chosen]
     return Evaluation(request, tuple(results), tuple(models))
@@ -148,7 +149,7 @@ def score_benchmark(
     benchmark: Benchmark,
     pairs: PairSet | None,
     request: EvaluationRequest,
-    models: Sequence[EvaluatedModel],
+    models: Sequence[Localizer],
     saved: Sequence[SavedMaps],
 ) -> Result:
     """Score every contender and the baselines on one benchmark."""
@@ -191,12 +192,12 @@ def score_benchmark(
 
 
 def _score_model(
-    trial: _Trial, model: EvaluatedModel, features: Features, request: EvaluationRequest
+    trial: _Trial, model: Localizer, features: Features, request: EvaluationRequest
 ) -> tuple[list[Contender], list[SourceDetection]]:
     """A model, with object guidance too if requested, and how it notices missing sources."""
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
-    cycles = None if model.cycles is None else request.cycles or model.cycles
+    cycles = None if model.trained_cycles is None else request.cycles or model.trained_cycles
     maps, by_cycle = _passes(model, features, scenes, cycles)
     contenders, detections = _score_maps(trial, model.name, "model", maps)
     if by_cycle is not None:
@@ -226,15 +227,15 @@ def _score_maps(
 
 
 def _features(
-    models: Sequence[EvaluatedModel], pairs: PairSet, scenes: Sequence[BenchmarkItem]
+    models: Sequence[Localizer], pairs: PairSet, scenes: Sequence[BenchmarkItem]
 ) -> dict[str, Features]:
     """Model name -> its features; models on the same encoders share them."""
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     by_encoders: dict[object, Features] = {}
     by_model = {}
     for model in models:
-        bridged = None if model.bridge is None else model.bridge.name
-        key = (model.card.features, model.card.provenance.get("encoder_weights"), bridged)
+        named = model.named is not None
+        key = (model.card.features, model.card.provenance.get("encoder_weights"), named)
         if key not in by_encoders:
             by_encoders[key] = predictions.open_features(model, pairs, frames, sounds)
         by_model[model.name] = by_encoders[key]
@@ -248,11 +249,10 @@ def _available(
     missing: dict[str, str] = {}
     ids = [scene.id for scene in scenes]
     for known in features.values():
-        lost = predictions.lost_files(known)
         for scene in scenes:
             for name in (scene.frame, scene.audio):
-                if name in lost:
-                    missing[scene.id] = lost[name]
+                if name in known.lost:
+                    missing[scene.id] = known.lost[name]
     for folder in saved:
         available = folder.available(ids)
         missing |= {id: f"no map in {folder.folder}" for id in ids if id not in available}
@@ -264,17 +264,20 @@ def _available(
 
 
 def _passes(
-    model: EvaluatedModel, features: Features, scenes: Sequence[BenchmarkItem], cycles: int | None
+    model: Localizer, features: Features, scenes: Sequence[BenchmarkItem], cycles: int | None
 ) -> tuple[RawMaps, Float[np.ndarray, "t n h w"] | None]:
     """The maps of a model, and with a PCM those after fewer and a few more passes."""
     frames = [scene.frame for scene in scenes]
     f_a = features.sound([scene.audio for scene in scenes])
     if cycles is None:
-        return predictions.maps_by_cycle(model, features, frames, f_a)[-1], None
+        return predictions.maps_of(model, features, frames, f_a), None
     in_groups = scenes[0].group is not None  # there is no figure of the passes for duets
     shown = cycles if in_groups else cycles + MORE_CYCLES
     traced = predictions.maps_by_cycle(model, features, frames, f_a, shown)
-    return traced[cycles - 1], None if in_groups else traced
+    maps = traced[cycles - 1]
+    if model.named is not None:  # the passes are the learned part's
+        maps = predictions.maps_of(model, features, frames, f_a, cycles)
+    return maps, None if in_groups else traced
 
 
 def _saliency(
@@ -282,8 +285,6 @@ def _saliency(
 ) -> RawMaps | None:
     """What stands out to the paper's encoder if its features are cached, else to the first one."""
     frames = [scene.frame for scene in scenes]
-    known: Features | None = None
-    if pairs is not None:
-        known = predictions.open_cache(pairs, FeatureSpec(), frames)
-    known = known or next(iter(features.values()), None)
+    cached = None if pairs is None else predictions.open_cache(pairs, FeatureSpec(), frames)
+    known = cached or next(iter(features.values()), None)
     return None if known is None else predictions.saliency_maps(known, frames)

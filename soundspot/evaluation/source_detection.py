@@ -1,7 +1,7 @@
 """How well a model tells whether the source is visible, and how its threshold is chosen.
 
-The rule itself is in `inference.visibility`: the peak of the map S must reach the
-threshold on the model's card. `calibrate` chooses that threshold on validation data.
+The rule itself is `Localization.verdict`: the peak of the map S must reach the threshold on the
+model's card. `calibrate` chooses that threshold on validation data.
 Extended benchmarks contain pairs without a visible source. For ESC-VOC such negatives are made:
 every frame is shown again, half of them with the sound of another class, the others with noise.
 
@@ -23,14 +23,15 @@ from soundspot.evaluation import predictions
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.listening import Extended, extended
 from soundspot.evaluation.metrics import PerPair, RawMaps, truth_maps
-from soundspot.evaluation.predictions import EvaluatedModel, Features
+from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import annotated_scenes
+from soundspot.inference.localizer import Localizer
 
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
-Draw = Callable[[list[str], Tensor], Float[np.ndarray, "t n h w"]]  # maps of frames with sounds
+Draw = Callable[[list[str], Tensor], Float[np.ndarray, "n h w"]]  # maps of frames with sounds
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def score_extended(
 
 
 def score_escvoc(
-    model: EvaluatedModel,
+    model: Localizer,
     features: Features,
     pairs: PairSet,
     scenes: Sequence[BenchmarkItem],
@@ -101,13 +102,13 @@ def score_escvoc(
 ) -> list[SourceDetection]:
     """Score ESC-VOC with made negatives; the threshold is chosen on val if its features exist."""
     noise = predictions.white_noise(model, features)
-    draw = partial(predictions.maps_by_cycle, model, features, cycles=cycles)
+    draw = partial(predictions.maps_of, model, features, cycles=cycles)
     detections = _with_negatives(draw, features, scenes, noise, maps, scores)
     threshold = None
     is_test = scenes[0].frame not in {pair.frame for pair in pairs.pairs if pair.split == "val"}
     if (
         is_test
-        and not isinstance(features, predictions.EncodedFeatures)
+        and not isinstance(features.learned, predictions.EncodedFeatures)
         and "val" in pairs.splits()
     ):
         val = annotated_scenes(pairs, "val")
@@ -121,14 +122,14 @@ def score_escvoc(
     return results
 
 
-def calibrate(model: EvaluatedModel, pairs: PairSet) -> dict[str, float]:
+def calibrate(model: Localizer, pairs: PairSet) -> dict[str, float]:
     """Choose the threshold that best separates visible from absent sources on the val split."""
     if "val" not in pairs.splits():
         raise SoundspotError(f"{pairs.root} has no val split with boxes to calibrate a model on")
     scenes = annotated_scenes(pairs, "val")
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, pairs, frames, sounds)
-    draw = partial(predictions.maps_by_cycle, model, features, cycles=model.cycles)
+    draw = partial(predictions.maps_of, model, features)
     summary = _summarise(draw, features, scenes, predictions.white_noise(model, features))
     return {"threshold": summary.threshold, "f1": summary.max_f1, "pairs": float(len(scenes))}
 
@@ -138,7 +139,7 @@ def _summarise(
 ) -> Extended:
     """Score scenes against as many made negatives."""
     heard = features.sound([scene.audio for scene in scenes])
-    maps = draw([scene.frame for scene in scenes], heard)[-1]
+    maps = draw([scene.frame for scene in scenes], heard)
     scores = score(maps, truth_maps([scene.boxes for scene in scenes]))[MAIN]
     return _with_negatives(draw, features, scenes, noise, maps, scores).summarise()
 
@@ -156,7 +157,7 @@ def _with_negatives(
         noise[i // 2 % len(noise)] if sound is None else features.sound([sound])[0]
         for i, sound in enumerate(sounds)
     ]
-    negatives = draw([scene.frame for scene in scenes], stack(heard))[-1]
+    negatives = draw([scene.frame for scene in scenes], stack(heard))
     kinds = tuple(NOISE if sound is None else OFF_SCREEN for sound in sounds)
     return Detections(
         confidence=np.concatenate([peak(maps), peak(negatives)]),

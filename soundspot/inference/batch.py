@@ -1,8 +1,8 @@
-"""Localise every file of a folder or a list, to lines of JSON and shards of maps.
+"""Localize many files, from Python or to a folder: pictures, lines of JSON and shards of maps.
 
     OUT/localizations.jsonl     one line per file, in sorted order; written when all is done
+    OUT/NAME-soundspot.png      the picture of NAME.mp4, in the folder that NAME.mp4 was in
     OUT/maps-00000.npz          maps S of a shard's files: `paths` and `maps`
-    OUT/overlays/00000/*.jpg    the maps over their frames, if asked for
     OUT/localize.json           the model that made them
 
 Worker processes only read; this one alone writes, in order, and each file goes through the model
@@ -11,15 +11,15 @@ its journal (.shard-00000.jsonl) exists; a later run keeps it as long as the fil
 """
 
 import hashlib
+import io
 import itertools
 import json
 import os
 import platform
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
@@ -28,18 +28,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soundspot.common import files
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import MediaError, SoundspotError
 from soundspot.common.id_lists import read_ids
-from soundspot.common.paths import file_size, list_files, make_id
+from soundspot.common.paths import file_size, list_files
 from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
 from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
-from soundspot.inference import figures, outputs
-from soundspot.inference.localizer import Localizer
-from soundspot.inference.models import load, model_names
-from soundspot.inference.result import heard_line
-from soundspot.inference.router import split_name
-from soundspot.media.clips import MediaError, jpeg_bytes, read_clip
+from soundspot.inference import outputs
+from soundspot.inference.files import localize_media
+from soundspot.inference.localizer import At, Localizer
+from soundspot.inference.models import absolute_name, load, open_model
+from soundspot.inference.result import Localization
 from soundspot.media.file_types import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
 from soundspot.parallel.devices import AUTO
@@ -49,7 +48,10 @@ from soundspot.parallel.threads import torch_threads
 PER_SHARD = 256
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
-FORMAT = 2  # raise it when the same files and model would give other results
+PICTURE = "-soundspot.png"
+FileAnswer = tuple[Path, Localization | SoundspotError]
+KEPT = ("at", "width", "height", "box", "score", "verdict", "caption", "route", "labels")
+FORMAT = 3  # raise it when the same files and model would give other results
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class BatchJob:
             (.txt) or in the first column (.csv); may be gzipped.
         out: Folder for the results.
         model: As `load` accepts it.
-        overlays: Draw every map over its frame.
+        pictures: Write a picture per file.
+        at: The moment of every video, as `localize` takes it.
         engine: Where the work is done.
         per_shard: Files per shard.
         device: As `load` takes it.
@@ -70,7 +73,8 @@ class BatchJob:
     source: Path
     out: Path
     model: str | None = None
-    overlays: bool = False
+    pictures: bool = True
+    at: At = "best"
     engine: Engine = field(default_factory=Engine)
     per_shard: int = PER_SHARD
     device: str = AUTO
@@ -78,11 +82,15 @@ class BatchJob:
 
 @dataclass(frozen=True)
 class BatchItem:
-    """A file to localise, and the sound of a picture; a size of -1 means the file is missing."""
+    """A file to localize, its picture's name, and the sound of a photograph.
+
+    A size of -1 means that the file is missing.
+    """
 
     name: str
     audio: str | None
     sizes: tuple[int, ...]
+    picture: str
 
     def names(self) -> dict[str, Any]:
         """How its line begins."""
@@ -91,35 +99,31 @@ class BatchItem:
 
 @dataclass(frozen=True, eq=False)
 class ItemResult:
-    """The line of an item and, if it was localised, its map and overlay (JPEG)."""
+    """The line of an item and, if it was localized, its map and picture (PNG)."""
 
     line: Mapping[str, Any]
     similarity: NDArray[np.float32] | None = None
-    overlay: bytes = b""
+    picture: bytes = b""
 
 
 def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
     """Localise the files that are not done yet, report the counts, and return how many worked."""
     root, items = _find(job)
-    model = job.model
-    if model is not None and model not in model_names():
-        # Your own checkpoints and bridges must be found from any folder.
-        parts = [part for part in split_name(model) if part is not None]
-        model = "+".join(p if p in model_names() else str(Path(p).absolute()) for p in parts)
+    model = absolute_name(job.model)
     localizer = load(model, job.device)
     if localizer.device.type != "cpu" and job.engine == Engine():
         job = replace(job, engine=SERIAL)  # processes would only wait for each other on one GPU
-    digest = _digest(localizer)
-    about = {"format": FORMAT, "weights": digest, "overlays": job.overlays}
+    digest = localizer.digest
+    about = {"format": FORMAT, "weights": digest, "pictures": job.pictures, "at": job.at}
     notes = {"model": localizer.name, "trained": localizer.card.trained}
     notes["threshold"] = localizer.threshold
     del localizer  # every process loads it again
     with _locked(job.out, about, notes):
-        load_there = partial(_load, model, job.device, digest, root, job.overlays)
+        load_there = partial(_load, model, job.device, digest, root, job.pictures, job.at)
         counts = _join(job.out, _write_shards(job, items, load_there))
     done = counts.pop("", 0)
     faults = "".join(f", {count} {fault}" for fault, count in sorted(counts.items()))
-    say(f"{len(items)} file{'' if len(items) == 1 else 's'}: {done} localised{faults}")
+    say(f"{len(items)} file{'' if len(items) == 1 else 's'}: {done} localized{faults}")
     say(f"results: {job.out / LINES}")
     return done
 
@@ -128,10 +132,10 @@ def _find(job: BatchJob) -> tuple[Path, list[BatchItem]]:
     """The files in sorted order and the folder that their names start from."""
     source, out = job.source, job.out
     if out.suffix.lower() in outputs.PICTURE_FORMATS or is_video_name(out) or out.is_file():
-        raise SoundspotError(f"{source} is a folder or list: -o must name a folder, got {out}")
+        raise SoundspotError(f"{source} is a folder or list: expected an output folder, got {out}")
     if source.is_dir():
         if out.resolve().is_relative_to(source.resolve()):
-            raise SoundspotError(f"{out} is inside {source}: its files would be localised too")
+            raise SoundspotError(f"{out} is inside {source}: its files would be localized too")
         root = source.absolute()
         names = [file.as_posix() for file in list_files(source) if file.name[0] != "."]
     else:
@@ -147,59 +151,53 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[BatchItem]:
     for name in names:
         groups[PurePath(name).with_suffix("")].append(name)
     for name in names:
-        sound = sound_of_picture(groups[PurePath(name).with_suffix("")])
+        group = groups[PurePath(name).with_suffix("")]
+        sound = sound_of_picture(group)
         if sound is not None and PurePath(name).suffix.lower() in SOUNDS:
             continue  # it comes with its picture
-        yield BatchItem(name, sound, tuple(file_size(root / f) for f in (name, sound) if f))
+        alone = len(group) == (1 if sound is None else 2)
+        stem = PurePath(name).with_suffix("") if alone else PurePath(name)
+        sizes = tuple(file_size(root / f) for f in (name, sound) if f)
+        yield BatchItem(name, sound, sizes, f"{_inside(stem)}{PICTURE}")
 
 
-def _digest(localizer: Localizer) -> str:
-    card = localizer.card
-    table = None if localizer.router is None else asdict(localizer.router.table)
-    facts = [card.method, card.config, localizer.threshold, *filter(None, [table])]
-    sha = hashlib.sha256(json.dumps(facts).encode())
-    for part in (localizer.method, localizer.visual, localizer.audio):
-        for name, tensor in sorted(part.state_dict().items()):
-            sha.update(name.encode())
-            sha.update(tensor.cpu().contiguous().numpy().tobytes())
-    return sha.hexdigest()[:16]
+def _inside(name: PurePath) -> str:
+    """A path relative to the output folder; names in a list may be absolute or lead upwards."""
+    return PurePath(*(part for part in name.parts if part not in (name.anchor, ".."))).as_posix()
 
 
 def _load(
-    model: str | None, device: str, digest: str, root: Path, overlays: bool
+    model: str | None, device: str, digest: str, root: Path, pictures: bool, at: At
 ) -> Callable[[BatchItem], ItemResult]:
     """Load the model in a process; it must be the same on every machine."""
     localizer = load(model, device)
-    if _digest(localizer) != digest:
+    if localizer.digest != digest:
         raise SoundspotError(
             f"{platform.node()} has a different {localizer.name}: all machines need the same"
         )
-    return partial(localize_one, localizer, root, overlays)
+    return partial(localize_one, localizer, root, pictures, at)
 
 
-def localize_one(localizer: Localizer, root: Path, overlays: bool, item: BatchItem) -> ItemResult:
-    """Localise the middle of a file, named relative to root, or say why it cannot be done."""
+def localize_one(
+    localizer: Localizer, root: Path, pictures: bool, at: At, item: BatchItem
+) -> ItemResult:
+    """Localize a file, named relative to root, or say why it cannot be done."""
     path, audio = root / item.name, root / item.audio if item.audio else None
     for file, size in zip(filter(None, (path, audio)), item.sizes, strict=True):
         if size >= 0:
             check_visible(file)
     try:
-        clip = read_clip(path, audio)
-    except MediaError as error:
-        return _failed(item, str(error).replace(f"{root}{os.sep}", ""), error.fault)
-    except Exception as error:  # of millions of files some break a decoder in new ways
-        return _failed(item, f"{item.name} cannot be read ({error!r})")
-    with torch_threads(1):  # the last bits of a sum may depend on the number of threads
-        result = localizer.localize_clip(clip)
+        with torch_threads(1):  # the last bits of a sum may depend on the number of threads
+            result = localize_media(localizer, path, audio, at)
+    except MediaError as error:  # anything else is a fault of ours, not of the file
+        return _failed(item, str(error).replace(f"{root}{os.sep}", ""), error.code)
     summary = result.summary()
-    kept = ("at", "width", "height", "box", "score", "visible", "verdict", "route", "labels")
-    line = item.names() | {key: summary[key] for key in kept}
-    if not overlays:
+    line = item.names() | {key: summary[key] for key in KEPT}
+    if not pictures:
         return ItemResult(line, result.similarity)
-    picture = figures.overlay(result.frame, result.heat, result.box, strength=result.strength)
-    caption = [text for text in (heard_line(result.labels, result.route), result.verdict) if text]
-    page = figures.captioned(picture, caption, result.trained)
-    return ItemResult(line, result.similarity, jpeg_bytes(page))
+    page = io.BytesIO()
+    result.picture().save(page, format="PNG", compress_level=2)
+    return ItemResult(line, result.similarity, page.getvalue())
 
 
 def _failed(item: BatchItem, reason: str = CRASHED, fault: str = "unreadable") -> ItemResult:
@@ -250,10 +248,8 @@ def _write_shards(
         shards = (*job.out.glob("maps-*.npz"), *job.out.glob(".shard-*.jsonl"))
         for path in surplus_shards(shards, len(blocks)):
             path.unlink()
-        for folder in surplus_shards((job.out / "overlays").glob("*"), len(blocks)):
-            shutil.rmtree(folder)
         todo = [item for number in missing for item in blocks[number]]
-        results = progress(map_loaded(load, todo, job.engine, _failed), "localising", len(todo))
+        results = progress(map_loaded(load, todo, job.engine, _failed), "localizing", len(todo))
         for number in missing:
             block = blocks[number]
             _write_shard(job, journals[number], block, itertools.islice(results, len(block)))
@@ -264,21 +260,19 @@ def _write_shard(
     job: BatchJob, journal: ShardJournal, block: Sequence[BatchItem], results: Iterable[ItemResult]
 ) -> None:
     journal.discard()
-    overlays = job.out / "overlays" / journal.data.stem.removeprefix("maps-")
-    shutil.rmtree(overlays, ignore_errors=True)
-    if job.overlays:
-        overlays.mkdir(parents=True)
     lines: list[dict[str, Any]] = []
     maps: list[NDArray[np.float32]] = []
-    for place, (item, result) in enumerate(zip(block, results, strict=True)):
+    for item, result in zip(block, results, strict=True):
         line = dict(result.line)
         if result.similarity is not None:
             line |= {"maps": journal.data.name, "row": len(maps)}
             maps.append(result.similarity)
-        if result.overlay:
-            picture = overlays / f"{place:05d}-{make_id(PurePath(f'{item.name}.jpg'))}.jpg"
-            files.write_bytes(picture, result.overlay)
-            line["overlay"] = picture.relative_to(job.out).as_posix()
+        if result.picture:
+            picture = job.out / item.picture
+            with files.explain_write_errors(picture):
+                picture.parent.mkdir(parents=True, exist_ok=True)
+            files.write_bytes(picture, result.picture)
+            line["picture"] = item.picture
         lines.append(line)
     names = [line["path"] for line in lines if "maps" in line]
     stacked = np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
@@ -303,3 +297,58 @@ def _join(out: Path, journals: Sequence[ShardJournal]) -> Counter[str]:
                 counts[json.loads(line).get("fault", "")] += 1
                 whole.write(line)
     return counts
+
+
+def localize_files(
+    paths: Iterable[str | Path],
+    *,
+    at: At = "best",
+    model: str | None = None,
+    device: str = AUTO,
+    jobs: int | None = None,
+    keep_frames: bool = False,
+) -> Iterator[FileAnswer]:
+    """Localize many videos in several processes, in the order given.
+
+    Args:
+        paths: Videos with sound; read as results are taken, so there may be millions.
+        at: As `localize` takes it.
+        model: As `load` takes it.
+        device: As `load` takes it.
+        jobs: Number of processes. Default: one per core, or one on a GPU.
+        keep_frames: Whether the results hold frame and waveform, which `save` needs.
+
+    Yields:
+        Each path with its result, or with the error that says why there is none.
+
+    Example:
+        >>> for path, result in soundspot.localize_files(["clip.mp4"], at="middle", jobs=1):
+        ...     print(path, getattr(result, "verdict", result))
+    """
+    name = absolute_name(model)
+    on_gpu = open_model(name, device).device.type != "cpu"
+    engine = SERIAL if on_gpu and jobs is None else Engine("local", jobs)
+    load_there = partial(_load_worker, name, device, at, keep_frames)
+    items = (Path(path) for path in paths)
+    return map_loaded(load_there, items, engine, _crashed)
+
+
+def _load_worker(
+    model: str | None, device: str, at: At, keep_frames: bool
+) -> "partial[FileAnswer]":
+    return partial(_answer_one, load(model, device), at, keep_frames)
+
+
+def _answer_one(localizer: Localizer, at: At, keep_frames: bool, path: Path) -> FileAnswer:
+    try:
+        with torch_threads(1):  # the last bits of a sum may depend on the number of threads
+            result = localize_media(localizer, path, None, at)
+    except SoundspotError as error:
+        return path, error
+    if keep_frames:
+        return path, replace(result, keep_frame=True)
+    return path, replace(result, frame=None, waveform=None)
+
+
+def _crashed(path: Path) -> FileAnswer:
+    return path, SoundspotError(f"{path} {CRASHED}", "unreadable")

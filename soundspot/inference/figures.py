@@ -27,8 +27,8 @@ from soundspot.inference.heat_layer import (
     heat_layer,
     thickness,
 )
+from soundspot.inference.maps import PixelBox
 from soundspot.inference.outputs import PICTURE_FORMATS, check_picture
-from soundspot.inference.regions import PixelBox
 from soundspot.media.decoding import Picture, Waveform
 
 Colour = tuple[int, int, int]

@@ -5,22 +5,22 @@ What cannot work is refused before torch is imported and the model is loaded, wh
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write, write_text
 from soundspot.inference import outputs
-from soundspot.media.clips import read_clip
 from soundspot.media.opening import OpenMedia, opened
 from soundspot.media.writing import FORMATS, is_video_name
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer
+    from soundspot.inference.result import Localization
     from soundspot.inference.video import VideoMoment
 
 Say = Callable[[str], None]
@@ -30,56 +30,45 @@ STANDARD_OUTPUT = "-"
 
 @dataclass(frozen=True)
 class FileJob:
-    """One file to localise, and what to write.
+    """One file to localize, and what to write.
 
     Attributes:
         file: A video or an image.
         audio: A sound file that replaces the video's sound.
         out: The picture or video to write.
         json: JSON file for the results; - is standard output.
-        at: Seconds into the video; None for its best moment.
+        at: Seconds into the video, its best moment or its middle.
         sources: How many sounds to separate.
         fps_map: Maps per second of a video.
         every_frame: Encode every frame of a video, even if nothing has changed.
+        details: Whether to print the numbers behind the answer.
     """
 
     file: Path
     audio: Path | None
     out: Path
     json: str | None = None
-    at: float | None = None
+    at: float | Literal["best", "middle"] = "best"
     sources: int = 1
     fps_map: float | None = None
     every_frame: bool = False
-
-
-class Inputs(NamedTuple):
-    """The open files of a job; a video's own sound is the same file."""
-
-    picture: OpenMedia
-    sound: OpenMedia
-
-
-class Outcome(NamedTuple):
-    """The results of a picture: plain values for JSON, and paragraphs for people."""
-
-    summary: Any
-    paragraphs: Sequence[str]
+    details: bool = False
 
 
 def run_file_job(job: FileJob, load_model: LoadModel, say: Say) -> None:
     """Do a job and report it."""
-    with _checked(job) as inputs:
+    with _checked(job) as (picture, sound):
         if is_video_name(job.out):
-            _whole_video(job, inputs, load_model(), say)
+            _whole_video(job, picture, sound, load_model(), say)
             return
-        outcome = _make_picture(job, inputs, load_model())
+        results = _make_picture(job, picture, sound, load_model())
+    summary = _summary(job, results)
     if job.json == STANDARD_OUTPUT:
-        say(json.dumps(outcome.summary))
+        say(json.dumps(summary))
         return
     if job.json is not None:
-        write_text(Path(job.json), json.dumps(outcome.summary) + "\n")
-    for paragraph in outcome.paragraphs:
+        write_text(Path(job.json), json.dumps(summary) + "\n")
+    for paragraph in _paragraphs(job, results):
         say(paragraph)
 
 
@@ -99,95 +88,99 @@ def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, comp
     lines: list[str] = []
     for job in jobs:
         try:
-            with _checked(job) as inputs:
-                outcome = _make_picture(job, inputs, load_once())
+            with _checked(job) as (picture, sound):
+                results = _make_picture(job, picture, sound, load_once())
         except SoundspotError as error:
             complain(str(error))
             continue
-        lines.append(json.dumps({"path": str(job.file), **outcome.summary}))
+        lines.append(json.dumps({"path": str(job.file), **_summary(job, results)}))
         if target == STANDARD_OUTPUT:
             say(lines[-1])
         else:
-            say("\n".join([str(job.file), *outcome.paragraphs, ""]))
+            say("\n".join([str(job.file), *_paragraphs(job, results), ""]))
     if target not in (None, STANDARD_OUTPUT):
         write_text(Path(target), "".join(f"{line}\n" for line in lines))
     return len(jobs) - len(lines)
 
 
 @contextmanager
-def _checked(job: FileJob) -> Iterator[Inputs]:
-    """Open the files of a job and refuse what cannot work."""
+def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
+    """Open the picture and the sound of a job, and refuse what cannot work."""
     given = [job.file] if job.audio is None else [job.file, job.audio]
     outputs.check_picture_or_video(job.out, given)
     if job.json not in (None, STANDARD_OUTPUT):
         outputs.check_file(Path(job.json), [*given, job.out])
     video = is_video_name(job.out)
-    if video and (job.at is not None or job.sources != 1):
-        raise SoundspotError("--at and --sources are for pictures: a video shows every moment")
+    if video and (job.at != "best" or job.sources != 1):
+        raise SoundspotError("a video shows every moment and sound: ask for a picture of one")
     if job.fps_map is not None and not video:
         endings = ", ".join(FORMATS)
-        raise SoundspotError(f"--fps-map is for videos, whose names end in {endings}")
+        raise SoundspotError(f"maps per second are for videos, whose names end in {endings}")
     if job.sources < 1:
         raise SoundspotError(f"expected at least 1 source, got {job.sources}")
-    if job.at is not None and job.sources != 1:
-        raise SoundspotError("--at names one moment, --sources looks for moments: give one of them")
+    if job.at != "best" and job.sources != 1:
+        raise SoundspotError("ask for one moment, or for the moments of several sources, not both")
     with opened(job.file) as picture:
         if job.audio is None and not picture.info.has_sound:
             kind = "an image" if picture.info.kind == "image" else "a video"
-            raise SoundspotError(f"{job.file} is {kind} without sound: name one with --audio")
+            raise SoundspotError(f"{job.file} is {kind} without sound: name a sound file too")
         with opened(job.audio or picture) as sound:
             sound.info.require_sound()
             if video:
                 picture.info.require_video()
             picture.info.require_picture()
-            if job.at is not None:
+            if isinstance(job.at, float):
                 (picture if picture.info.kind == "video" else sound).info.moment(job.at)
-            yield Inputs(picture, sound)
+            yield picture, sound
 
 
-def _make_picture(job: FileJob, inputs: Inputs, localizer: "Localizer") -> Outcome:
-    from soundspot.inference import figures, moments
+def _make_picture(
+    job: FileJob, picture: OpenMedia, sound: OpenMedia, localizer: "Localizer"
+) -> list["Localization"]:
+    """The answer of a file, or of each of its sounds, which is drawn."""
+    from soundspot.inference import figures
+    from soundspot.inference.files import localize_media, localize_sources
 
     if job.sources != 1:
-        return _several_sounds(job, inputs, localizer)
-    said = []
-    if job.at is None and inputs.picture.info.kind == "video":
-        result, looks = moments.localize_best(localizer, *inputs)
-        if len(looks) > 1:
-            why = f"best of {len(looks)} moments; --at takes another"
-            said.append(f"moment: {result.at:.2f} s ({why})")
+        results = localize_sources(localizer, picture, sound, job.sources)
     else:
-        audio = None if job.audio is None else inputs.sound
-        result = localizer.localize_clip(read_clip(inputs.picture, audio, job.at))
-    figures.write_picture(job.out, result.picture())
-    return Outcome(result.summary(), [*said, result.describe(), f"picture: {job.out}"])
-
-
-def _several_sounds(job: FileJob, inputs: Inputs, localizer: "Localizer") -> Outcome:
-    from soundspot.inference import figures
-
-    results = localizer.localize_sources(*inputs, job.sources)
+        audio = None if job.audio is None else sound
+        results = [localize_media(localizer, picture, audio, job.at)]
     figures.write_picture(job.out, figures.stack([result.picture() for result in results]))
-    paragraphs = []
+    return results
+
+
+def _summary(job: FileJob, results: Sequence["Localization"]) -> Mapping[str, Any]:
+    """The plain values for JSON."""
+    if job.sources == 1:
+        return results[0].summary()
+    return {"sources": [result.summary() for result in results]}
+
+
+def _paragraphs(job: FileJob, results: Sequence["Localization"]) -> list[str]:
+    """The same for people."""
+    told = []
     if len(results) < job.sources:
-        paragraphs.append(f"asked for {job.sources} sounds, found {len(results)}")
+        told.append(f"asked for {job.sources} sounds, found {len(results)}")
     for number, result in enumerate(results, start=1):
         start, end = result.span or (0.0, 0.0)
-        paragraphs.append(f"sound {number}, {start:.2f} to {end:.2f} s\n{result.describe()}")
-    summary = {"sources": [result.summary() for result in results]}
-    return Outcome(summary, [*paragraphs, f"picture: {job.out}"])
+        heading = f"sound {number}, {start:.2f} to {end:.2f} s\n" if result.span else ""
+        told.append(heading + result.describe(job.details))
+    return [*told, f"picture: {job.out}"]
 
 
-def _whole_video(job: FileJob, inputs: Inputs, localizer: "Localizer", say: Say) -> None:
+def _whole_video(
+    job: FileJob, picture: OpenMedia, sound: OpenMedia, localizer: "Localizer", say: Say
+) -> None:
     from soundspot.inference import figures, video
 
     rate = video.MAPS_PER_SECOND if job.fps_map is None else job.fps_map
     with _timeline(job.json) as note:
         done = video.render_video(
             localizer,
-            inputs.picture,
+            picture,
             job.out,
-            audio=inputs.sound,
+            audio=sound,
             maps_per_second=rate,
             reuse=not job.every_frame,
             note=note,

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from soundspot.inference.regions import CONTOUR_LEVEL
+from soundspot.inference.maps import CONTOUR_LEVEL
 
 Heat = Float32[np.ndarray, "height width"]  # 0..1
 Matrix = tuple[tuple[float, float, float], ...]  # rows: an RGB colour -> the channels of a space

@@ -1,68 +1,181 @@
-"""A frame and its sound, or a file, in; a Localization out.
+"""A frame and its sound in, a Localization out: the one path from a model to its answer.
 
-Axes: b pairs, h w the grid of the map, t passes of the PCM.
+Files, folders, videos, evaluation from a feature cache and the ONNX export all go through
+`Localizer.answer`.
+
+Axes: b samples, p audio patches, a audio channels, c visual channels, h w the grid of the map,
+t passes of the PCM.
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
+from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
-from soundspot.inference import sound_events
-from soundspot.inference.grids import resize_map
+from soundspot.features.spec import Encoders, load_encoders
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
-from soundspot.inference.looks import look, see
-from soundspot.inference.regions import hot_box, map_heat
+from soundspot.inference.maps import resize_map
 from soundspot.inference.result import Localization
-from soundspot.inference.router import Found, Router
-from soundspot.inference.second_look import FINER
-from soundspot.media.clips import Clip, read_clip, read_frames, read_sounds
+from soundspot.inference.zoom import FINER, zoom
 from soundspot.media.decoding import AnyPicture
-from soundspot.media.opening import Media, opened
-from soundspot.model import checkpoint
+from soundspot.media.opening import Media
+from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
-from soundspot.model.routing import Route, choose_route, is_unknown
+from soundspot.model.routing import Route, RouteTable, choose_route
 
+# Times a learned model's threshold for related sounds; set by benchmarks/route_sounds.py.
+RELATED = 0.53
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
-Heard = Float32[np.ndarray, "48000"]
+At = float | Literal["best", "middle"]  # a moment of a video
+Maps = Float32[np.ndarray, "b h w"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A method on its frozen encoders, which are loaded when they are first needed.
+
+    Attributes:
+        method: The trained part, or the label map's.
+        card: What the checkpoint says about itself.
+        device: Where all of it lives.
+        given: The encoders, if they have been loaded already.
+    """
+
+    method: Method
+    card: Card
+    device: torch.device
+    given: Encoders | None = None
+
+    @cached_property
+    def encoders(self) -> Encoders:
+        """The frozen encoders."""
+        return self.given or load_encoders(self.card.features, self.device)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of its maps."""
+        side = self.card.features.grid * (FINER if self.card.second_look else 1)
+        return side, side
+
+    def see(self, pictures: Sequence[AnyPicture]) -> Float[Tensor, "b c h w"]:
+        """The visual features f_v of pictures."""
+        # A copy: PIL lends its pixels read-only, which torch does not take.
+        pixels = [torch.from_numpy(picture.copy()).permute(2, 0, 1) for picture in pictures]
+        views = evaluation_views(pixels, self.card.features.view_sizes)
+        f_v: Tensor = self.encoders.visual(*(view.to(self.device) for view in views))
+        return f_v
+
+    def maps(
+        self, scenes: "Scenes", f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float32[np.ndarray, "b h w"]:
+        """The maps S of scenes under sounds, zoomed in on small things if the card says so."""
+        f_a = f_a.to(self.device)
+        maps = self.method.maps(scenes.features(self), f_a, cycles).float().cpu().numpy()
+        if not self.card.second_look:
+            return maps
+
+        def closer(windows: Sequence[AnyPicture], rows: Sequence[int]) -> Maps:
+            return self.method.maps(self.see(windows), f_a[list(rows)], cycles).cpu().numpy()
+
+        return zoom(maps, self.card.second_look, scenes.picture, closer)
+
+
+@runtime_checkable  # the tests check types as they run
+class Scenes(Protocol):
+    """A batch of pictures whose visual features are computed now, or read from a cache."""
+
+    def features(self, part: Part) -> Float[Tensor, "b c h w"]:
+        """The visual features that a part of the model sees."""
+
+    def picture(self, row: int) -> AnyPicture:
+        """The pixels of one picture."""
+
+    def select(self, rows: Sequence[int]) -> "Scenes":
+        """Some of the batch."""
+
+
+class Pictures(NamedTuple):
+    """Pictures that are encoded now."""
+
+    frames: Sequence[AnyPicture]
+
+    def features(self, part: Part) -> Float[Tensor, "b c h w"]:
+        """The visual features that a part of the model sees."""
+        return part.see(self.frames)
+
+    def picture(self, row: int) -> AnyPicture:
+        """The pixels of one picture."""
+        return self.frames[row]
+
+    def select(self, rows: Sequence[int]) -> "Pictures":
+        """Some of the batch."""
+        return Pictures([self.frames[row] for row in rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Localizer:
-    """A trained method on its frozen encoders, maybe with a bridge by names; made by `load`.
+    """A trained method on its frozen encoders, maybe with a label map; made by `load`.
+
+    It never changes, so several threads may use one.
 
     Attributes:
         name: Name of the model.
-        method: The trained part.
-        visual: The visual encoder.
-        audio: The audio encoder.
-        card: What the checkpoint says about itself.
+        learned: The trained method.
         class_names: The sounds that the audio encoder can name; empty if it cannot.
-        device: Where all of it lives.
         cycles: T of a PCM model where a call gives none; None is that of its training.
-        router: Lets the sound choose between this model and the bridge by names, if there is one.
+        named: The label map, for sounds that were not learned.
+        table: By which the sound decides between the two.
     """
 
     name: str
-    method: Method
-    visual: nn.Module
-    audio: nn.Module
-    card: checkpoint.Card
-    class_names: tuple[str, ...]
-    device: torch.device
+    learned: Part
+    class_names: tuple[str, ...] = ()
     cycles: int | None = None
-    router: Router | None = None
+    named: Part | None = None
+    table: RouteTable | None = None
 
     def __post_init__(self) -> None:
         """Refuse a T that the model cannot have."""
         self._check_cycles(self.cycles)
+
+    @property
+    def card(self) -> Card:
+        """What the checkpoint says about itself."""
+        return self.learned.card
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.learned.device
+
+    @property
+    def audio(self) -> nn.Module:
+        """The audio encoder, which all parts share."""
+        return self.learned.encoders.audio
+
+    @property
+    def threshold(self) -> float | None:
+        """The lowest score of a visible source, if the model was calibrated."""
+        return self.card.calibration.get("threshold")
+
+    @property
+    def trained_cycles(self) -> int | None:
+        """T of a PCM model; None without a PCM."""
+        config = self.card.config
+        return int(config["cycles"]) if config.get("pcm") else None
 
     def localize(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
@@ -90,7 +203,7 @@ class Localizer:
         waveforms: Sequence[WaveformLike],
         cycles: int | None = None,
     ) -> list[Localization]:
-        """Find where in each frame its sound comes from, a chunk of pairs at a time.
+        """Find where in each frame its sound comes from, a chunk of samples at a time.
 
         Args:
             frames: As `localize` takes them; their sizes may differ.
@@ -107,196 +220,154 @@ class Localizer:
             raise SoundspotError(
                 f"expected a waveform for each frame, got {len(waveforms)} for {len(frames)}"
             )
-        results = []
+        results: list[Localization] = []
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
-            located = self.locate(pixels, sounds, cycles)
-            for frame, sound, found in zip(pixels, sounds, located, strict=True):
-                full = resize_map(found.similarity, *frame.shape[:2])
-                result = Localization(
-                    map=full,
-                    similarity=found.similarity,
-                    box=None if is_unknown(found.route) else hot_box(map_heat(full)),
-                    score=float(found.similarity.max()),
-                    labels=found.labels,
-                    model=self.name,
-                    trained=self.card.trained,
-                    frame=frame,
-                    waveform=sound,
-                    threshold=found.threshold,
-                    route=found.route,
-                )
-                results.append(result)
+            found = self.answer(Pictures(pixels), self.hear(sounds), cycles)
+            for frame, sound, result in zip(pixels, sounds, found, strict=True):
+                results.append(replace(result, frame=frame, waveform=sound))
         return results
 
-    def locate(
-        self, frames: Sequence[AnyPicture], sounds: Sequence[Heard], cycles: int | None = None
-    ) -> list[Found]:
-        """Maps S on the grid and labels, all in one pass through the encoders."""
+    def localize_file(
+        self, path: Media, audio: Media | None = None, at: At = "best"
+    ) -> Localization:
+        """`soundspot.localize` with this model."""
+        from soundspot.inference.files import localize_media  # which needs this class
+
+        return localize_media(self, path, audio, at)
+
+    def hear(self, sounds: Sequence[Float32[np.ndarray, "_"]]) -> Float[Tensor, "b p a"]:
+        """The audio features f_a of sounds of one length."""
+        with torch.inference_mode():
+            f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
+        return f_a
+
+    @torch.inference_mode()
+    def answer(
+        self, scenes: Scenes, f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> list[Localization]:
+        """The map, labels, route and threshold of every scene under its sound.
+
+        Args:
+            scenes: The pictures, or their cached features.
+            f_a: The audio features of the sounds, as `hear` gives them.
+            cycles: As `localize` takes it.
+        """
         cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
-        with torch.inference_mode():
-            f_a = self._hear(sounds)
-            if self.router is not None:
-                return self.router.locate(self, frames, f_a, cycles)
-            pairs = zip(self.maps(frames, f_a, cycles), f_a, strict=True)
-            return [Found(s, self.labels(heard), self.threshold) for s, heard in pairs]
-
-    def maps(
-        self, frames: Sequence[AnyPicture], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float32[np.ndarray, "b h w"]:
-        """This model's own maps S on the grid, of sounds that are encoded already.
-
-        With a second look, all of them are on the finer grid.
-        """
-
-        def maps_of(
-            parts: Sequence[AnyPicture], rows: Sequence[int], shrink: int = 1
-        ) -> Float32[np.ndarray, "k h w"]:
-            seen = self._see(parts, shrink)
-            return self.method.maps(seen, f_a[list(rows)], cycles).cpu().numpy()
-
-        def whole(rows: Sequence[int]) -> Float32[np.ndarray, "k h w"]:
-            return maps_of([frames[row] for row in rows], rows)
-
-        with torch.inference_mode():
-            if not self.card.second_look:
-                return whole(range(len(frames)))
-            side = self.card.features.grid
-            return look(frames, self.card.second_look, side, whole, maps_of)
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Rows and columns of its maps."""
-        side = self.card.features.grid * (FINER if self.card.second_look else 1)
-        return side, side
-
-    @property
-    def threshold(self) -> float | None:
-        """The lowest score of a visible source (see `visibility`), if the model was calibrated."""
-        return self.card.calibration.get("threshold")
-
-    def localize_file(
-        self,
-        path: Media,
-        audio: Media | None = None,
-        at: float | None = None,
-        cycles: int | None = None,
-    ) -> Localization:
-        """Find where the sound of a video, or of a sound file in a photo, comes from.
-
-        Args:
-            path: A video, or an image.
-            audio: A sound file; required with an image, replaces the sound of a video.
-            at: Seconds into the video; default: the middle.
-            cycles: As `localize` takes it.
-        """
-        return self.localize_clip(read_clip(path, audio, at), cycles)
-
-    def localize_clip(self, clip: Clip, cycles: int | None = None) -> Localization:
-        """`localize_file` for a clip that has been read already."""
-        result = self.localize(clip.frame, clip.waveform, cycles)
-        return replace(result, at=clip.at, heard=clip.heard)
-
-    def localize_sources(
-        self, path: Media, audio: Media | None = None, count: int = 2, cycles: int | None = None
-    ) -> list[Localization]:
-        """Separate the sounds of a video by time, and find where each comes from.
-
-        Each map shows the frame at the loudest moment of a sound event (see `sound_events`) and
-        hears nothing but that event, which is its `span`. Simultaneous sounds are one event.
-
-        Args:
-            path: A video, or an image.
-            audio: A sound file; required with an image, replaces the sound of a video.
-            count: How many events at most, the most salient first; there may be fewer.
-            cycles: As `localize` takes it.
-        """
-        with opened(path) as picture, opened(picture if audio is None else audio) as sound:
-            picture.info.require_picture()
-            sound.info.require_sound()
-            lengths = (file.info.duration for file in (picture, sound))
-            slices = sound_events.listen(sound, min(filter(None, lengths)), self.class_scores)
-            events = sound_events.find_events(slices, count)
-            heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
-            frames = read_frames(picture, [event.at for event in events])
-            moving = picture.info.kind == "video"
-        results = self.localize_batch(frames, heard, cycles)
+        scores = self.name_scores(f_a)
+        routes = self.routes(scores)
+        # Each part makes the maps of the sounds that chose it, on the learned model's grid.
+        maps: list[dict[int, Float32[np.ndarray, "h w"]]] = []
+        for part, others in ((self.learned, 1.0), (self.named, 0.0)):
+            rows = [k for k, route in enumerate(routes) if route is None or route.share != others]
+            if part is None or not rows:
+                maps.append({})
+                continue
+            made = part.maps(scenes.select(rows), f_a[rows], cycles)
+            cycles = None  # only the learned part may have a PCM
+            grid = made.shape[1:] if self.table is None else self.learned.grid
+            maps.append(dict(zip(rows, resize_map(made, *grid), strict=True)))
+        # One map and one threshold from both, by the label map's share.
         return [
-            replace(
-                result,
-                at=event.at if moving else None,
-                span=(event.start, event.end),
-                heard=(event.middle - event.heard / 2, event.middle + event.heard / 2),
+            Localization(
+                similarity=_mix(maps[0].get(k), maps[1].get(k), route.share if route else 0.0),
+                labels=self._labels(scores[k]),
+                model=self.name,
+                trained=self.card.trained,
+                threshold=self._threshold(route),
+                route=route,
             )
-            for event, result in zip(events, results, strict=True)
+            for k, route in enumerate(routes)
         ]
+
+    def routes(self, scores: Float32[np.ndarray, "b classes"]) -> list[Route | None]:
+        """Which part makes the map of each sound, by the scores of its names."""
+        table = self.table
+        return [None if table is None else choose_route(row, table) for row in scores]
+
+    def _threshold(self, route: Route | None) -> float | None:
+        learned = self.threshold
+        if learned is None or route is None:
+            return learned
+        learned *= RELATED if route.by == "related" else 1.0
+        if not route.share or self.named is None:
+            return learned
+        return (1 - route.share) * learned + route.share * self.named.card.calibration["threshold"]
+
+    @torch.inference_mode()
+    def trace(
+        self, scenes: Scenes, f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Float32[np.ndarray, "t b h w"]:
+        """The learned map S after each pass t = 1, ..., T of the PCM (the paper's Fig. 7)."""
+        if self.trained_cycles is None:
+            raise SoundspotError(f"{self.name} has no PCM: it makes one map, not one per cycle")
+        cycles = self.cycles if cycles is None else cycles
+        self._check_cycles(cycles)
+        f_v, heard = scenes.features(self.learned), f_a.to(self.device)
+        maps = self.learned.method.maps_by_cycle(f_v, heard, cycles)
+        return torch.stack(maps).float().cpu().numpy()
 
     def maps_by_cycle(
         self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
     ) -> Float32[np.ndarray, "t h w"]:
-        """The map S after each pass t = 1, ..., T of a PCM model (the paper's Fig. 7)."""
-        if not self.card.config.get("pcm"):
-            raise SoundspotError(f"{self.name} has no PCM: it makes one map, not one per cycle")
-        cycles = self.cycles if cycles is None else cycles
-        self._check_cycles(cycles)
-        with torch.inference_mode():
-            f_v, f_a = self._see([as_frame(frame)]), self._hear([as_waveform(waveform)])
-            maps = self.method.maps_by_cycle(f_v, f_a, cycles)
-        return torch.cat(maps).cpu().numpy()
+        """`trace` of one frame and its sound."""
+        f_a = self.hear([as_waveform(waveform)])
+        return self.trace(Pictures([as_frame(frame)]), f_a, cycles)[:, 0]
 
     def _check_cycles(self, cycles: int | None) -> None:
-        if cycles is not None and not self.card.config.get("pcm"):
+        if cycles is not None and self.trained_cycles is None:
             raise SoundspotError(f"{self.name} has no PCM, so cycles={cycles} has no meaning")
         if cycles is not None and cycles < 1:
             raise SoundspotError(f"the PCM needs at least one cycle, got cycles={cycles}")
 
-    def _see(self, frames: Sequence[AnyPicture], shrink: int = 1) -> Float[Tensor, "b c h w"]:
-        sizes = [size // shrink for size in self.card.features.view_sizes]
-        return see(self.visual, frames, sizes, self.device)
-
-    def _hear(self, sounds: Sequence[Heard]) -> Float[Tensor, "b p a"]:
-        f_a: Tensor = self.audio(torch.from_numpy(np.stack(sounds)).to(self.device))
-        return f_a
-
-    @property
-    def _namer(self) -> YAMNet | None:
-        """The audio encoder, if it can name sounds."""
-        return self.audio if isinstance(self.audio, YAMNet) and self.class_names else None
-
-    def labels(self, f_a: Float[Tensor, "p a"]) -> list[tuple[str, float]]:
-        """What is heard, best first; nothing if the encoder cannot name sounds."""
-        if self._namer is None:
-            return []
-        scores, classes = self._namer.classify(f_a).mean(dim=0).topk(TOP_LABELS)
-        names = [self.class_names[i] for i in classes.tolist()]
-        return list(zip(names, scores.tolist(), strict=True))
-
     def name_scores(self, f_a: Float[Tensor, "b p a"]) -> Float32[np.ndarray, "b classes"]:
         """Scores of all sounds that have a name; no classes if the encoder cannot name sounds."""
-        if self._namer is None:
+        if not self.class_names:
             return np.ones((len(f_a), 0), np.float32)
-        return self._namer.classify(f_a).mean(dim=1).cpu().numpy()
-
-    def name_sounds(
-        self, sounds: Sequence[Heard]
-    ) -> list[tuple[list[tuple[str, float]], Route | None]]:
-        """What is heard, best first, and who would make the map; no frame is needed."""
-        named = []
+        assert isinstance(self.audio, YAMNet)
         with torch.inference_mode():
-            for start in range(0, len(sounds), CHUNK):
-                f_a = self._hear(sounds[start : start + CHUNK])
-                for heard, scores in zip(f_a, self.name_scores(f_a), strict=True):
-                    route = None if self.router is None else choose_route(scores, self.router.table)
-                    named.append((self.labels(heard), route))
-        return named
+            return self.audio.classify(f_a.to(self.device)).mean(dim=1).cpu().numpy()
 
     def class_scores(
         self, sounds: Float32[np.ndarray, "b samples"]
     ) -> Float32[np.ndarray, "b classes"]:
-        """Scores of all names for sounds as they are heard."""
-        if self._namer is None:
-            return self.name_scores(torch.empty(len(sounds), 0, 0))
-        with torch.inference_mode():
-            return self.name_scores(self.audio(torch.from_numpy(sounds).to(self.device)))
+        """`name_scores` of sounds that have not been encoded; they may be of any length."""
+        if not self.class_names:
+            return np.ones((len(sounds), 0), np.float32)
+        return self.name_scores(self.hear(list(sounds)))
+
+    def _labels(self, scores: Float32[np.ndarray, "classes"]) -> list[tuple[str, float]]:
+        """What is heard, best first."""
+        best = np.argsort(-scores, kind="stable")[:TOP_LABELS]
+        return [(self.class_names[k], float(scores[k])) for k in best]
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies everything that decides a map; caches of results are keyed by it."""
+        sha = hashlib.sha256()
+        for part in filter(None, (self.learned, self.named)):
+            card = part.card
+            facts = [card.method, card.config, card.calibration, card.second_look]
+            sha.update(json.dumps([*facts, to_dict(card.features)]).encode())
+            for module in (part.method, part.encoders.visual, part.encoders.audio):
+                for name, tensor in sorted(module.state_dict().items()):
+                    sha.update(name.encode())
+                    sha.update(tensor.cpu().contiguous().numpy().tobytes())
+        table = None if self.table is None else asdict(self.table)
+        sha.update(json.dumps([self.cycles, table, self.class_names]).encode())
+        return sha.hexdigest()[:16]
+
+
+def _mix(
+    learned: Float32[np.ndarray, "h w"] | None,
+    named: Float32[np.ndarray, "h w"] | None,
+    share: float,
+) -> Float32[np.ndarray, "h w"]:
+    """A learned and a named map on one grid, of which one may be missing."""
+    if learned is None or named is None:
+        only = named if learned is None else learned
+        assert only is not None  # one of the two is always made
+        return only
+    return np.asarray((1 - share) * learned + share * named, np.float32)

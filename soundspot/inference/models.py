@@ -1,4 +1,4 @@
-"""The models by name, and how one is loaded: what ships, checkpoints, names, untrained ones."""
+"""The models by name, and how one is loaded: shipped ones, checkpoints, the label map."""
 
 import logging
 from dataclasses import replace
@@ -9,25 +9,19 @@ import torch
 from soundspot.common.config import nearest, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
+from soundspot.encoders.mobilenetv2 import class_names
 from soundspot.encoders.table import ENCODERS
-from soundspot.encoders.yamnet import YAMNet
-from soundspot.features.spec import FeatureSpec, load_encoders
-from soundspot.inference.localizer import Localizer
-from soundspot.inference.router import (
-    NAMES,
-    Router,
-    check_names_sounds,
-    is_bridge,
-    open_bridge,
-    split_name,
-)
+from soundspot.features.spec import FeatureSpec
+from soundspot.inference.localizer import Localizer, Part
 from soundspot.model import checkpoint
+from soundspot.model.label_map import LABEL_MAP, LabelMap, read_label_map
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.names import build_names
 from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.model.routing import route_table
 from soundspot.parallel.devices import AUTO, choose_device
 
+NAMES = "names"  # the label map, built from the weights of its encoders
 LEARNED_MODEL = "soundspot-v2"  # ships in soundspot/pretrained/
 DEFAULT_MODEL = f"{LEARNED_MODEL}+{NAMES}"  # the sound decides which of the two makes the map
 MODELS = Path(__file__).parents[1] / "pretrained"
@@ -41,11 +35,11 @@ log = logging.getLogger(__name__)
 
 
 def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localizer:
-    """Load a model that is ready to localise; its encoders are downloaded once and cached.
+    """Load a model that is ready to localize; its encoders are downloaded once and cached.
 
     Args:
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, the folder of a
-            training run, or your own bridge.yaml for the model "names". MODEL+names lets the
+            training run, or your own label map (.yaml) for the model "names". MODEL+names lets the
             sound decide which of the two makes the map. Default: the best model that ships with
             soundspot, with names.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda", "mps", or as torch names it.
@@ -55,37 +49,37 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
         >>> model.name in soundspot.model_names()
         True
     """
+    model = open_model(name_or_path, device)
+    _ = model.audio, model.learned.encoders  # fetched now, so that a missing file is noticed here
+    return model
+
+
+def open_model(name_or_path: str | Path | None = None, device: str = AUTO) -> Localizer:
+    """`load` without the encoders, which are loaded only when they are first needed."""
     place = choose_device(device)
     chosen = DEFAULT_MODEL if name_or_path is None else str(name_or_path)
-    learned, bridge = split_name(chosen)
-    if bridge is not None:
-        return _with_bridge(load(learned, device), chosen, bridge)
-    method, card = read_model(chosen)
-    if not card.trained:
+    learned_name, labels_name = split_name(chosen)
+    learned = _read_part(learned_name, place)
+    if not learned.card.trained:
         warning = "WARNING: %s HAS UNTRAINED HEADS: ITS MAPS MEAN NOTHING. It only shows that "
         log.warning(warning + "everything runs.", chosen)
-    encoders = load_encoders(card.features, place)
-    named = card.features.pretrained and isinstance(encoders.audio, YAMNet)
-    return Localizer(
-        name=chosen,
-        method=method.to(place).eval(),
-        visual=encoders.visual,
-        audio=encoders.audio,
-        card=card,
-        class_names=tuple(weights.class_names("yamnet-audioset")) if named else (),
-        device=place,
-    )
+    features = learned.card.features
+    names_sounds = features.audio == "yamnet" and features.pretrained is not False
+    sounds = tuple(weights.class_names("yamnet-audioset")) if names_sounds else ()
+    model = Localizer(chosen, learned, sounds)
+    if labels_name is None:
+        return model
+    if not names_sounds:
+        raise SoundspotError(
+            f"{chosen}: a label map needs a model on pretrained YAMNet, which names sounds"
+        )
+    table = route_table(open_label_map(labels_name), sounds)
+    return replace(model, named=_read_part(labels_name, place), table=table)
 
 
-def _with_bridge(learned: Localizer, name: str, bridge: str) -> Localizer:
-    """A learned model whose sounds may choose the bridge, which hears with the model's ears."""
-    check_names_sounds(learned.card, name)
-    table = route_table(open_bridge(bridge), learned.class_names)
-
-    def load_bridge() -> Localizer:
-        return replace(load(bridge, str(learned.device)), audio=learned.audio)
-
-    return replace(learned, name=name, router=Router(table, load_bridge))
+def _read_part(name: str, place: torch.device) -> Part:
+    method, card = read_model(name)
+    return Part(method.to(place).eval(), card, place)
 
 
 def model_names() -> list[str]:
@@ -97,6 +91,34 @@ def _shipped() -> list[str]:
     return sorted(path.stem for path in MODELS.glob("*.safetensors"))
 
 
+def is_label_map(name: str) -> bool:
+    """Whether a model is a label map: the one that ships, or your own file."""
+    return name == NAMES or Path(name).suffix in (".yaml", ".yml")
+
+
+def split_name(chosen: str) -> tuple[str, str | None]:
+    """The parts of MODEL+names or MODEL+mine.yaml; any other name has no label map."""
+    learned, _, labels = chosen.rpartition("+")
+    return (learned, labels) if learned and is_label_map(labels) else (chosen, None)
+
+
+def absolute_name(model: str | None) -> str | None:
+    """The name of a model with absolute paths, so that it is found from any folder."""
+    parts = filter(None, split_name(model)) if model is not None else ()
+    known = model_names()
+    return "+".join(p if p in known else str(Path(p).absolute()) for p in parts) or None
+
+
+def open_label_map(name: str) -> LabelMap:
+    """The label map of that name; only the names of sounds are needed, no visual weights."""
+    names = weights.class_names(), class_names()
+    own = read_label_map(LABEL_MAP if name == NAMES else Path(name), *names)
+    if own.learned:
+        return own
+    shipped = read_label_map(LABEL_MAP, *names)  # what models have learned is the same
+    return own._replace(learned=shipped.learned, related=shipped.related, broad=shipped.broad)
+
+
 def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
     """The trained part of a model, by any name that `load` accepts, and its card."""
     if chosen in UNTRAINED:
@@ -104,7 +126,7 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return checkpoint.build_method(card.method, card.config), card
-    if is_bridge(chosen):
+    if is_label_map(chosen):
         return _read_names(chosen)
     if split_name(chosen)[1] is not None:
         raise SoundspotError(f"{chosen} is two models: name one of them here")
@@ -128,10 +150,10 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
     return method, card
 
 
-def _read_names(bridge: str) -> tuple[Method, checkpoint.Card]:
+def _read_names(labels: str) -> tuple[Method, checkpoint.Card]:
     features = FeatureSpec(visual="mobilenetv2", audio="yamnet")
     seen, heard = (ENCODERS[name].weights for name in (features.visual, features.audio))
-    things = open_bridge(bridge).things
+    things = open_label_map(labels).things
     model = build_names(weights.load_tensors(seen), weights.load_tensors(heard), things)
     calibration = {"threshold": NAMES_THRESHOLD}
     return model, checkpoint.Card("names", to_dict(model.config), features, calibration=calibration)

@@ -3,43 +3,34 @@
 The middle often shows nothing that makes a sound. Listening is cheap, so the whole sound is heard:
 the loudest half second of every two seconds or so is a candidate. The video is divided into a few
 equal stretches, and in each only the frame of the candidate whose sound is known best is seen. The
-best of these has the highest product of how surely its sound is known and the peak of its map. If
+best of these has the highest product of the confidence in its sound and the peak of its map. If
 its source is probably not in the picture, the frames around it are seen too, since a barking dog
 may be hidden by the door it runs past.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float32
 
 from soundspot.common.progress import progress
+from soundspot.inference.localizer import CHUNK, Localizer
+from soundspot.inference.result import Localization
 from soundspot.inference.sound_events import QUIET, SLICE
-from soundspot.media.clips import (
-    SOUND_SECONDS,
-    heard_span,
-    iter_windows,
-    read_frames,
-    read_sounds,
-)
+from soundspot.media.clips import SOUND_SECONDS, heard_span, iter_windows, read_frames, read_sounds
 from soundspot.media.decoding import AnyWaveform, MediaError
 from soundspot.media.opening import OpenMedia
 from soundspot.model.routing import Route, is_unknown
 
-if TYPE_CHECKING:
-    from soundspot.inference.localizer import Localizer
-    from soundspot.inference.result import Localization
-
-LOOKS = 6  # stretches of a video, and frames that are seen
+STRETCHES = 6  # of a video, and frames that are seen
 PART = 2.0  # s, about: there is one candidate in each
 MOST_PARTS = 10  # of a stretch
 CLOSER = [step / 4 for step in range(-4, 5) if step]  # s from the best of them
-FIRST = 0.6  # of the work, if a closer look is needed
 # The ratio of its cIoU on anysound to that of the learned model on ESC-VOC val would be higher, but
 # then a misheard typewriter outweighs the dog in one of the clips that we checked.
-BRIDGE_TRUST = 0.22
+NAMED_TRUST = 0.22
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,65 +65,62 @@ def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, 
     return best
 
 
-def certainty(route: Route | None, labels: Sequence[tuple[str, float]]) -> float:
-    """How surely a sound is known; the bridge is right less often than a learned model.
+def certainty(route: Route | None, score: float) -> float:
+    """The confidence in a sound, whose name has this score; the label map is right less often.
 
-    It is 1 where the model cannot name sounds, and 0 for a sound without a counterpart.
+    It is 0 for a sound without a counterpart.
     """
     if is_unknown(route):
         return 0.0
-    if route is None:
-        return labels[0][1] if labels else 1.0
-    trust = 1 - (1 - BRIDGE_TRUST) * route.share
-    return trust * dict(labels).get(route.sound, 0.0)
+    trust = 1.0 if route is None else 1 - (1 - NAMED_TRUST) * route.share
+    return trust * score
 
 
-def merit(result: "Localization") -> float:
-    """How well a moment shows what sounds: how surely its sound is known, times how high its peak.
+def merit(result: Localization) -> float:
+    """How well a moment shows what sounds: the confidence in its sound, times how high its peak.
 
-    The peak counts by how far it reaches above no likeness at all, in units of the threshold, since
-    the cosines of a learned model and the probabilities of the bridge by names differ.
+    The peak counts by how far it reaches above no similarity at all, in units of the threshold,
+    since the cosines of a learned model and the probabilities of the label map differ.
     """
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
-    return peak * certainty(result.route, result.labels)
+    named = dict(result.labels)
+    if result.route is not None:
+        return peak * certainty(result.route, named.get(result.route.sound, 0.0))
+    return peak * (result.labels[0][1] if result.labels else 1.0)
 
 
-def worth_seeing(localizer: "Localizer", sound: OpenMedia, seconds: float) -> list[Candidate]:
-    """Of each stretch of a sound the candidate that is known most surely; silent ones have none."""
-    parts = min(max(round(seconds / LOOKS / PART), 1), MOST_PARTS) if localizer.class_names else 1
-    loudest = loudest_of_parts(sound, seconds, LOOKS * parts)
-    if parts == 1:
+def worth_seeing(localizer: Localizer, sound: OpenMedia, seconds: float) -> list[Candidate]:
+    """Of each stretch of a sound the candidate that is known best; silent ones have none."""
+    names = localizer.class_names
+    parts = min(max(round(seconds / STRETCHES / PART), 1), MOST_PARTS) if names else 1
+    loudest = loudest_of_parts(sound, seconds, STRETCHES * parts)
+    if parts == 1 or not loudest:
         return list(loudest.values())
-    heard = localizer.name_sounds([candidate.waveform for candidate in loudest.values()])
+    waveforms = [candidate.waveform for candidate in loudest.values()]
+    known = _known(localizer, np.stack(waveforms))
     best: dict[int, tuple[float, Candidate]] = {}
-    for (part, candidate), (labels, route) in zip(loudest.items(), heard, strict=True):
-        stretch, known = part // parts, certainty(route, labels)
-        if stretch not in best or known > best[stretch][0]:
-            best[stretch] = known, candidate
+    for (part, candidate), certain in zip(loudest.items(), known, strict=True):
+        stretch = part // parts
+        if stretch not in best or certain > best[stretch][0]:
+            best[stretch] = certain, candidate
     return [candidate for _, candidate in best.values()]
 
 
-def localize_best(
-    localizer: "Localizer",
-    video: OpenMedia,
-    sound: OpenMedia,
-    report: Callable[[float], object] = lambda share: None,
-) -> tuple["Localization", Sequence[float]]:
-    """The map of the best of a few moments, and all moments looked at.
+def _known(localizer: Localizer, sounds: Float32[np.ndarray, "b samples"]) -> list[float]:
+    """The confidence in each sound."""
+    chunks = np.array_split(sounds, math.ceil(len(sounds) / CHUNK))
+    scores = np.concatenate([localizer.class_scores(chunk) for chunk in chunks])
+    known = []
+    for row, route in zip(scores, localizer.routes(scores), strict=True):
+        name = float(row.max())
+        if route is not None:
+            name = float(row[localizer.class_names.index(route.sound)]) if route.sound else 0.0
+        known.append(certainty(route, name))
+    return known
 
-    It is the one that `Localizer.localize_file` makes of that moment. `report` is told before every
-    frame which share of them has been seen, and may raise to stop.
-    """
 
-    def look(
-        times: Sequence[float], sounds: Sequence[AnyWaveform], begin: float, end: float
-    ) -> list["Localization"]:
-        results: list[Localization] = []
-        for frame, heard in zip(read_frames(video, times), sounds, strict=True):
-            report(begin + (end - begin) * len(results) / len(times))
-            results += localizer.localize_batch([frame], [heard])
-        return results
-
+def localize_best(localizer: Localizer, video: OpenMedia, sound: OpenMedia) -> Localization:
+    """The answer at the best of a few moments: the one that this moment alone would get."""
     lengths = (file.info.duration for file in (video, sound))
     seconds = min(filter(None, lengths))
     candidates = worth_seeing(localizer, sound, seconds)
@@ -141,17 +129,24 @@ def localize_best(
         raise MediaError(sentence, "silent")
     times = [candidate.at for candidate in candidates]
     sounds = [candidate.waveform for candidate in candidates]
-    at, best = _best(times, look(times, sounds, 0.0, FIRST))
+    at, best = _best(times, _see(localizer, video, times, sounds))
+    # The source may be hidden for a moment: see whether it shows up just before or after.
     near = [at + step for step in CLOSER if 0 <= at + step < seconds]
-    if best.visible is False and near:
+    if best.verdict == "not visible" and near:
         sounds = read_sounds(sound, [(moment, SOUND_SECONDS) for moment in near])
-        at, best = _best([at, *near], [best, *look(near, sounds, FIRST, 1.0)])
+        at, best = _best([at, *near], [best, *_see(localizer, video, near, sounds)])
         times += near
-    return replace(best, at=at, heard=heard_span(sound, at)), times
+    return replace(best, at=at, heard=heard_span(sound, at), moments=len(times))
 
 
-def _best(
-    times: Sequence[float], results: Sequence["Localization"]
-) -> tuple[float, "Localization"]:
+def _see(
+    localizer: Localizer, video: OpenMedia, times: Sequence[float], sounds: Sequence[AnyWaveform]
+) -> list[Localization]:
+    frames = zip(read_frames(video, times), sounds, strict=True)
+    shown = progress(frames, "localizing", len(times))
+    return [localizer.localize(frame, heard) for frame, heard in shown]
+
+
+def _best(times: Sequence[float], results: Sequence[Localization]) -> tuple[float, Localization]:
     best = max(range(len(times)), key=lambda k: merit(results[k]))
     return times[best], results[best]

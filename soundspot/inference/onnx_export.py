@@ -36,8 +36,8 @@ class WholeModel(nn.Module):
 
     def __init__(self, localizer: Localizer) -> None:
         super().__init__()
-        self.visual, self.audio = localizer.visual, localizer.audio
-        self.method: Method = localizer.method
+        self.visual, self.audio = localizer.learned.encoders.visual, localizer.audio
+        self.method: Method = localizer.learned.method
 
     def forward(
         self, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
@@ -53,7 +53,7 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
     Returns:
         The largest difference of a cosine between the two, which is within `TOLERANCE`.
     """
-    if localizer.router is not None:
+    if localizer.named is not None:
         raise SoundspotError(f"{localizer.name} is two models: export one of them")
     check_onnx(path)
     import onnx

@@ -1,8 +1,11 @@
-"""The result of a localisation: where a sound comes from, in numbers, words and pictures."""
+"""The answer: where a sound comes from, in numbers, words and pictures.
+
+Axes: h w the grid of the map, height width pixels of the frame.
+"""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,98 +13,114 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from PIL import Image
 
+from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.inference import figures, outputs
-from soundspot.inference.regions import CONTOUR_LEVEL, PixelBox, hot_box, map_heat
-from soundspot.inference.visibility import answer, is_visible, verdict
+from soundspot.inference.maps import CONTOUR_LEVEL, PixelBox, hot_box, map_heat, resize_map
+from soundspot.inference.words import Verdict, caption, worth_saying
 from soundspot.model.routing import Route, is_unknown
 
-CAPTION_LABELS = 3
-UNNAMED = "nothing it can name"
 FAINT = 0.4  # strength of a map that is no answer
-WORTH_SAYING = 0.1  # the lowest score of a name that captions list
 
 
 @dataclass(frozen=True, eq=False)
 class Localization:
     """Where a sound comes from.
 
+    A pickled result leaves frame and waveform out unless `keep_frame` is set.
+
     Attributes:
-        map: How much every pixel looks like what is heard: the grid, resized bilinearly. A cosine,
-            or a root of a probability if the sound was located by its name.
-        similarity: The map S of the paper, on the grid of the visual feature.
-        box: x1, y1, x2, y2 in pixels around the largest connected region where the map, stretched
-            to 0..1, is at least one half; x2 and y2 are exclusive. None if the map is flat, or the
-            sound unknown.
-        score: The peak of S, in -1..1.
+        similarity: The map S of the paper, on the grid of the visual feature: cosines, or roots of
+            probabilities if the sound was located by its name.
         labels: What is heard, best first, with scores of 0..1; empty if the audio encoder is not
             a classifier.
         model: Name of the model.
         trained: False if the model was never trained: then the map means nothing.
+        threshold: The lowest score of a visible source, if the model was calibrated.
+        route: Which part of the model made the map, and why; None if there was no choice.
         frame: The frame as it was seen, RGB.
         waveform: The 3 s that were heard, mono 16 kHz.
         at: Seconds into the video; None for a photograph or an array.
-        threshold: The lowest score of a visible source, if the model was calibrated.
         span: Start and end in seconds of the sound event that was heard, if events were separated.
         heard: Start and end in seconds of the sound in the waveform, which repeats it if it is
             shorter than 3 s; None for an array.
-        route: Who made the map, and why; None if the model has no bridge by names.
+        moments: How many moments of a video were compared to choose this one.
+        keep_frame: Whether a pickled result holds frame and waveform.
+        size: Height and width of the frame; known even if the frame was left out.
     """
 
-    map: Float32[np.ndarray, "height width"] = field(repr=False)
     similarity: Float32[np.ndarray, "h w"] = field(repr=False)
-    box: PixelBox | None
-    score: float
     labels: list[tuple[str, float]]
     model: str
-    trained: bool
-    frame: UInt8[np.ndarray, "height width 3"] = field(repr=False)
-    waveform: Float32[np.ndarray, "samples"] = field(repr=False)
-    at: float | None = None
+    trained: bool = True
     threshold: float | None = None
+    route: Route | None = None
+    frame: UInt8[np.ndarray, "height width 3"] | None = field(default=None, repr=False)
+    waveform: Float32[np.ndarray, "samples"] | None = field(default=None, repr=False)
+    at: float | None = None
     span: tuple[float, float] | None = None
     heard: tuple[float, float] | None = None
-    route: Route | None = None
+    moments: int = 1
+    keep_frame: bool = False
+    size: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """The size of the frame outlives it."""
+        if self.frame is not None:
+            object.__setattr__(self, "size", self.frame.shape[:2])
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = () if self.keep_frame else ("frame", "waveform")
+        cached = ("map", "heat")
+        state = {name: value for name, value in self.__dict__.items() if name not in cached}
+        return state | dict.fromkeys(left_out)
 
     @property
+    def score(self) -> float:
+        """The peak of S, in -1..1."""
+        return float(self.similarity.max())
+
+    @cached_property
+    def map(self) -> Float32[np.ndarray, "height width"]:
+        """The similarity of every pixel to what is heard: the grid, resized bilinearly."""
+        return resize_map(self.similarity, *(self.size or self.similarity.shape))
+
+    @cached_property
     def heat(self) -> Float32[np.ndarray, "height width"]:
         """The map stretched to 0..1; a flat map is 0 everywhere."""
         return map_heat(self.map)
 
     @property
-    def visible(self) -> bool | None:
-        """Whether the source is probably in the picture; None if that cannot be told."""
-        return is_visible(self.score, self.threshold, self.route)
+    def verdict(self) -> Verdict:
+        """Whether the source is in the picture; "unknown" if that cannot be told."""
+        if self.threshold is None or is_unknown(self.route):
+            return "unknown"
+        return "visible" if self.score >= self.threshold else "not visible"
 
     @property
-    def verdict(self) -> str:
-        """The same in words, with the numbers."""
-        return verdict(self.score, self.threshold, self.route)
+    def box(self) -> PixelBox | None:
+        """x1, y1, x2, y2 in pixels around the largest region of heat of at least one half.
+
+        x2 and y2 are exclusive. None unless the verdict is "visible", or if the map is flat.
+        """
+        return hot_box(self.heat) if self.verdict == "visible" else None
 
     @property
     def strength(self) -> float:
-        """How strongly the map is drawn: faintly if the sound is unknown."""
-        return FAINT if is_unknown(self.route) else 1.0
+        """How strongly the map is drawn: faintly unless its source is in the picture."""
+        return 1.0 if self.verdict == "visible" or self.threshold is None else FAINT
 
     def picture(self, scale: tuple[float, float] | None = None) -> Image.Image:
         """The frame, the map over it, and the sound, side by side.
-
-        The box is left out if the source is probably not in the picture.
 
         Args:
             scale: The values drawn coldest and hottest, to make pictures comparable; by default
                 the lowest and highest of the map.
         """
+        if self.frame is None or self.waveform is None:
+            raise SoundspotError("this result was stored without its frame: localize it again")
         heat = self.heat if scale is None else map_heat(self.map, *scale)
-        box = self.box if scale is None or is_unknown(self.route) else hot_box(heat)
-        box = None if self.visible is False else box
-        frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
-        sound = "Sound"
-        if self.span is not None:
-            start, end = self.heard or self.span
-            part = end - start < self.span[1] - self.span[0] - 0.01
-            words = "The middle of the sound" if part else "Sound"
-            sound = "{} from {:.2f} to {:.2f} s".format(words, *self.span)
+        box = self.box if scale is None or self.box is None else hot_box(heat)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
         return figures.triptych(
             self.frame,
@@ -109,13 +128,23 @@ class Localization:
             self.waveform,
             box=box,
             labels=self.labels,
-            headings=(frame, "Where it sounds", sound),
-            caption=(heard_line(self.labels, self.route), self.verdict),
+            headings=self._headings(),
+            caption=(self.caption,),
             footer=self.model + place,
             trained=self.trained,
             heard=self.heard,
             strength=self.strength,
         )
+
+    def _headings(self) -> tuple[str, str, str]:
+        frame = "Frame" if self.at is None else f"Frame at {self.at:.2f} s"
+        sound = "Sound"
+        if self.span is not None:
+            start, end = self.heard or self.span
+            part = end - start < self.span[1] - self.span[0] - 0.01
+            words = "The middle of the sound" if part else "Sound"
+            sound = "{} from {:.2f} to {:.2f} s".format(words, *self.span)
+        return frame, "Where it sounds", sound
 
     def save(self, path: str | Path) -> None:
         """Write the picture; the suffix of the path names its format."""
@@ -137,8 +166,8 @@ class Localization:
             "width": width,
             "height": height,
             "score": self.score,
-            "visible": self.visible,
-            "verdict": answer(self.score, self.threshold, self.route),
+            "verdict": self.verdict,
+            "caption": self.caption,
             "route": None if self.route is None else self.route._asdict(),
             "threshold": self.threshold,
             "box": None if self.box is None else list(self.box),
@@ -152,29 +181,24 @@ class Localization:
             "similarity": self.similarity.round(5).tolist(),
         }
 
-    def describe(self) -> str:
-        """A few lines for people."""
-        lines = [f"model: {self.model}" + ("" if self.trained else f" ({figures.WARNING})")]
-        if self.labels:
-            named = [f"{name} {score:.2f}" for name, score in worth_saying(self.labels)]
-            lines.append(f"heard: {', '.join(named) or UNNAMED}")
-        if self.route is not None:
-            lines.append(f"found: {self.route.describe()}")
-        place = f"box {self.box}" if self.box is not None else "nowhere (the map is flat)"
-        if is_unknown(self.route):
-            place = "unknown"
-        elif self.visible is False:
-            place = f"probably nowhere; the best guess is {place}" if self.box else place
-        return "\n".join([*lines, f"where: {place}", f"score: {self.verdict}"])
+    @property
+    def caption(self) -> str:
+        """What is heard, and whether it is in the picture, in one line."""
+        return caption(self.labels, self.verdict, self.score, self.threshold)
 
-
-def worth_saying(labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The labels that probably name the sound: at most three, none that is a mere guess."""
-    return [label for label in labels[:CAPTION_LABELS] if label[1] >= WORTH_SAYING]
-
-
-def heard_line(labels: Sequence[tuple[str, float]], route: Route | None = None) -> str:
-    """What is heard and who located it, in one line; empty if the model cannot name sounds."""
-    names = ", ".join(name for name, _ in worth_saying(labels))
-    found = "" if route is None else f"   ·   {route.describe()}"
-    return f"heard: {names or UNNAMED}{found}" if labels else ""
+    def describe(self, details: bool = False) -> str:
+        """The answer in a sentence; with `details`, followed by the numbers behind it."""
+        lines = [self.caption] if self.trained else [self.caption, figures.WARNING]
+        if not details:
+            return "\n".join(lines)
+        named = ", ".join(f"{name} {score:.2f}" for name, score in worth_saying(self.labels))
+        needed = "" if self.threshold is None else f" (visible from {self.threshold:.3f})"
+        facts = {
+            "model": self.model,
+            "heard": named,
+            "found": "" if self.route is None else self.route.describe(),
+            "moment": "" if self.at is None else f"{self.at:.2f} s, best of {self.moments}",
+            "box": "" if self.box is None else "{}, {}, {}, {}".format(*self.box),
+            "peak": f"{self.score:.3f}{needed}",
+        }
+        return "\n".join([*lines, *(f"{key}: {value}" for key, value in facts.items() if value)])

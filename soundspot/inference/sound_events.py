@@ -10,8 +10,8 @@ Axes: n slices, b slices of a chunk, classes scores of what is heard, samples at
 
 import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +19,7 @@ from jaxtyping import Float, Float32
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
+from soundspot.inference.words import short_name
 from soundspot.media.clips import SOUND_SECONDS, iter_windows
 from soundspot.media.opening import Media
 
@@ -50,6 +51,16 @@ class Event:
     def middle(self) -> float:
         """The middle of what is heard: the loudest moment, as far as the event's ends allow."""
         return min(max(self.at, self.start + self.heard / 2), self.end - self.heard / 2)
+
+
+@dataclass(frozen=True)
+class NamedEvent:
+    """A sound from start to end in seconds, loudest at `at`."""
+
+    start: float
+    end: float
+    at: float
+    name: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +109,28 @@ def find_events(slices: Slices, count: int) -> list[Event]:
         loudest = (group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE
         end = min(group.stop * SLICE, slices.seconds)
         events.append(Event(group.start * SLICE, end, min(loudest, slices.seconds)))
+    return events
+
+
+def name_events(slices: Slices, class_names: Sequence[str]) -> list[NamedEvent]:
+    """All events of a sound in order of time; neighbors of one name are joined."""
+    events: list[NamedEvent] = []
+    loudness: list[float] = []
+    for group in passages(slices):
+        loudest = group.start + int(slices.rms[group].argmax())
+        scores = slices.classes[group].mean(axis=0)
+        best = np.argsort(-scores, kind="stable") if class_names else ()
+        name = short_name([(class_names[k], float(scores[k])) for k in best])
+        end = min(group.stop * SLICE, slices.seconds)
+        event = NamedEvent(group.start * SLICE, end, min((loudest + 0.5) * SLICE, end), name)
+        loud = float(slices.rms[loudest])
+        if events and events[-1].name == name and event.start - events[-1].end <= SLICE:
+            louder = event.at if loud > loudness[-1] else events[-1].at
+            events[-1] = replace(events[-1], end=end, at=louder)
+            loudness[-1] = max(loud, loudness[-1])
+        else:
+            events.append(event)
+            loudness.append(loud)
     return events
 
 

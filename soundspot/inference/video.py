@@ -5,7 +5,7 @@ walk through the pictures, one for the maps and one for the output, so that only
 the current picture are kept. A third walks through the sound, for both. One thread makes maps, one
 draws, and one decodes and writes; each is at most a few pictures ahead.
 
-Axes: h w the grid of the map.
+Axes: b pictures, h w the grid of the map.
 """
 
 import itertools
@@ -16,30 +16,29 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import av
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float, Float32
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import outputs
-from soundspot.inference.localizer import Localizer
-from soundspot.inference.result import FAINT, heard_line
+from soundspot.inference.localizer import Localizer, Pictures
+from soundspot.inference.result import Localization
 from soundspot.inference.sound_events import QUIET
-from soundspot.inference.still_scenes import StillScenes
 from soundspot.inference.video_drawing import draw
-from soundspot.inference.visibility import answer, is_visible, verdict
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
 from soundspot.media.decoding import TimedSound
 from soundspot.media.opening import Media, OpenMedia, opened
 from soundspot.media.planes import to_frame, to_planes
-from soundspot.model.routing import is_unknown
 from soundspot.parallel.threads import torch_threads
 
 MAPS_PER_SECOND = 4.0
@@ -47,7 +46,12 @@ MEMORY = 0.4  # s; how long the smoothed map remembers
 NOW = 1.0  # s; the sound that decides whether a moment is silent
 LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
 DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
-SILENCE = "silence"
+SILENCE = "Silence."
+PATCHES = 16  # along a side, in which the change of a scene is averaged
+# The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 grey
+# levels. Noise of compression is below it; a thing that moves is far above, even in one patch.
+STILL = 0.05
+REMEMBERED = 2  # pictures: the whole frame, and the window that was enlarged
 
 Grid = Float32[np.ndarray, "h w"]
 T = TypeVar("T")
@@ -56,29 +60,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class VideoMoment:
-    """What is heard and seen at one time of a video.
-
-    Attributes:
-        at: Seconds into the video.
-        silent: Whether nothing can be heard; then the rest is empty.
-        score: The peak of S.
-        visible: Whether the source is probably in the picture; None if that cannot be told.
-        labels: What is heard, best first.
-        verdict: One of the three answers (see `visibility`); None if that is not calibrated.
-        route: Who made the map: learned, kin, both, names or unknown; None without a bridge.
-    """
+    """A time of a video in seconds, and its answer; None if nothing can be heard."""
 
     at: float
-    silent: bool
-    score: float | None = None
-    visible: bool | None = None
-    labels: tuple[tuple[str, float], ...] = ()
-    verdict: str | None = None
-    route: str | None = None
+    found: Localization | None
 
     def line(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self))
+        known = {} if self.found is None else self.found.summary()
+        facts = {key: known.get(key) for key in ("score", "verdict", "caption", "labels", "route")}
+        return json.dumps({"at": self.at, "silent": self.found is None, **facts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +115,7 @@ def render_video(
         out: The video to write: .mp4, .mov, .mkv or .webm.
         audio: A sound file that replaces the video's sound.
         maps_per_second: How often to make a map; pictures in between show interpolated maps.
-        reuse: Whether scenes that do not change are encoded only once (see `still_scenes`).
+        reuse: Whether scenes that do not change are encoded only once (see `StillScenes`).
         note: Called with every moment that a map was made of.
 
     Example:
@@ -134,11 +125,13 @@ def render_video(
     if not 0 < maps_per_second < math.inf:
         raise SoundspotError(f"expected a number of maps per second above 0, got {maps_per_second}")
     if reuse:
-        localizer = replace(localizer, visual=StillScenes(localizer.visual))
+        part = localizer.learned
+        still = part.encoders._replace(visual=StillScenes(part.encoders.visual))
+        localizer = replace(localizer, learned=replace(part, given=still))
     counts = {True: 0, False: 0}
 
     def count(moment: VideoMoment) -> None:
-        counts[moment.silent] += 1
+        counts[moment.found is None] += 1
         note(moment)
 
     with opened(path) as video, opened(video if audio is None else audio) as sound:
@@ -152,7 +145,7 @@ def render_video(
         # Closed before the files: another thread reads from them.
         # A core is left to the pictures: torch threads that wait for each other are far slower.
         with torch_threads(max(1, torch.get_num_threads() - 1)), closing(_ahead(maps)) as ahead:
-            bar = progress(ahead, "localising", math.ceil(seconds * maps_per_second))
+            bar = progress(ahead, "localizing", math.ceil(seconds * maps_per_second))
             trained = localizer.card.trained
 
             def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, av.VideoFrame]:
@@ -166,6 +159,37 @@ def render_video(
             track = writing.SoundTrack(writing.SOUND_RATE, "stereo", blocks)
             writing.write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
     return Rendered(counts[True] + counts[False], counts[True])
+
+
+class StillScenes(nn.Module):
+    """A visual encoder that gives its last features again while what it sees stays the same.
+
+    A picture is compared with those that were encoded last, so slow changes add up. It serves one
+    video at a time, picture by picture.
+    """
+
+    def __init__(self, visual: nn.Module) -> None:
+        super().__init__()
+        self.visual = visual
+        self.reused = 0  # how often the features were given again
+        self._last: deque[tuple[Tensor, Tensor]] = deque(maxlen=REMEMBERED)  # views, features
+
+    def forward(self, *views: Float[Tensor, "b 3 _h _w"]) -> Tensor:
+        """The features of the views, or of those before if they look the same."""
+        for seen, known in self._last:
+            if _same_scene(seen, views[0]):
+                self.reused += 1
+                return known
+        features: Tensor = self.visual(*views)
+        self._last.append((views[0], features))
+        return features
+
+
+def _same_scene(old: Float[Tensor, "_b 3 _h _w"], new: Float[Tensor, "_c 3 _i _j"]) -> bool:
+    if old.shape != new.shape:
+        return False
+    change = F.adaptive_avg_pool2d((new - old).abs().mean(dim=1, keepdim=True), PATCHES)
+    return float(change.max()) < STILL
 
 
 def _shared(items: Iterator[T]) -> tuple[Iterator[T], Iterator[T]]:
@@ -231,17 +255,15 @@ def smooth_maps(
     sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW), heard)
     for (at, frame), windows in zip(iter_frames(video, rate), sounds, strict=False):
         if windows is None or float(np.ptp(windows[1])) / 2 < QUIET:
-            note(VideoMoment(at, silent=True))
+            note(VideoMoment(at, None))
             strength *= keep
-            yield SmoothedMap(at, mean, strength, (SILENCE, ""))
+            yield SmoothedMap(at, mean, strength, (SILENCE,))
             continue
-        ((s, labels, threshold, route),) = localizer.locate([frame], [windows[0]])
-        judged = (float(s.max()), threshold, route)
-        visible, by = is_visible(*judged), None if route is None else route.by
-        note(VideoMoment(at, False, judged[0], visible, tuple(labels), answer(*judged), by))
-        aim = FAINT if visible is False or is_unknown(route) else 1.0
+        (found,) = localizer.answer(Pictures([frame]), localizer.hear([windows[0]]))
+        note(VideoMoment(at, found))
+        s, aim = found.similarity, found.strength
         mean, strength = (s, aim) if mean is None else blend(mean, strength, s, aim, keep)
-        yield SmoothedMap(at, mean, strength, (heard_line(labels, route), verdict(*judged)))
+        yield SmoothedMap(at, mean, strength, (found.caption,))
 
 
 def blend(mean: Grid, strength: float, s: Grid, aim: float, keep: float) -> tuple[Grid, float]:

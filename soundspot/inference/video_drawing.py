@@ -11,9 +11,8 @@ from jaxtyping import Float32, UInt8
 from torch.nn import functional as F
 
 from soundspot.inference import figures
-from soundspot.inference.grids import resize_map
 from soundspot.inference.heat_layer import COLOUR_KEPT, LUMA_KEPT, heat_layer
-from soundspot.inference.regions import map_heat
+from soundspot.inference.maps import map_heat, resize_map
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.planes import BLACK, GREY, Planes, at_most, from_rgb, from_rgb_matrix
 

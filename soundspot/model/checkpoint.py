@@ -45,8 +45,7 @@ class Card:
         calibration: "threshold" is the peak that best tells, on validation data, sounds
             with a visible source from others; empty if that was not measured.
         second_look: Of the frame: where less than this share of a map is hot, its surroundings are
-            looked at again, enlarged, and pictures in plain borders or out of focus are seen as
-            `inference.first_look` says; 0 turns all of this off.
+            enlarged and encoded again (`inference.zoom`); 0 turns this off.
         slim: Whether it holds only what localising needs, in half precision.
         format: Version of this file's layout.
     """

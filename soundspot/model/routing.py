@@ -1,7 +1,7 @@
-"""Which model makes the map of a sound: the learned one, the bridge by names, both or neither.
+"""Which model makes the map of a sound: the learned one, the label map, both or neither.
 
-Only what YAMNet hears decides this. A learned model does well on the sounds it was trained on
-and on related ones (kin), the bridge (see `model.methods.names`) on other sounds that have a name.
+Only what YAMNet hears decides this. A learned model does well on the sounds it was trained on and
+on related ones, the label map (see `model.methods.names`) on other sounds that have a name.
 
 Axes: s sounds that have a name.
 """
@@ -14,22 +14,22 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.model.bridge import Bridge
+from soundspot.model.label_map import LabelMap
 
-By = Literal["learned", "kin", "both", "names", "unknown"]
+By = Literal["learned", "related", "both", "named", "unknown"]
 
 # Set by benchmarks/route_sounds.py on ESC-VOC val and anysound dev.
 KNOWN = 0.1  # the lowest score of a name that counts as heard
 # Best score of the named sounds over that of the learned ones: the ends of the blend.
-OWN, BRIDGED = 0.5, 1.0
+LEARNED, NAMED = 0.5, 1.0
 
 
 class Route(NamedTuple):
-    """Who makes the map of a sound, and why.
+    """Which model makes the map of a sound, and why.
 
     Attributes:
-        by: "learned" and "kin" are the learned model alone, "names" is the bridge alone.
-        share: The bridge's share of the map.
+        by: "learned" and "related" are the learned model alone, "named" is the label map alone.
+        share: The label map's share of the map.
         sound: The name of the sound that decided it.
     """
 
@@ -42,15 +42,15 @@ class Route(NamedTuple):
         name = f'"{self.sound.lower()}"'
         return {
             "learned": f"by what it learned of {name}",
-            "kin": f"by what it learned of sounds related to {name}",
+            "related": f"by what it learned of sounds related to {name}",
             "both": f"by what it learned and by the name {name}",
-            "names": f"by the name {name}",
+            "named": f"by the name {name}",
             "unknown": "a sound without a known counterpart",
         }[self.by]
 
 
 def is_unknown(route: Route | None) -> bool:
-    """Whether nobody can locate the sound."""
+    """Whether no model can locate the sound."""
     return route is not None and route.by == "unknown"
 
 
@@ -59,33 +59,31 @@ class RouteTable:
     """What the rule looks at: the numbers of sounds, and their names."""
 
     learned: tuple[int, ...]
-    kin: tuple[int, ...]
+    related: tuple[int, ...]
     named: tuple[int, ...]
-    wide: tuple[int, ...]
+    broad: tuple[int, ...]
     sound_names: tuple[str, ...]
 
 
-def route_table(bridge: Bridge, sound_names: Sequence[str]) -> RouteTable:
-    """The table of a bridge; what the learned model takes does not count as the bridge's."""
-    other = {*bridge.learned, *bridge.kin, *bridge.wide}
-    named = {sound for thing in bridge.things for sound in thing.sounds}
-    return RouteTable(
-        bridge.learned, bridge.kin, tuple(sorted(named - other)), bridge.wide, tuple(sound_names)
-    )
+def route_table(labels: LabelMap, sound_names: Sequence[str]) -> RouteTable:
+    """The table of a label map; what the learned model takes does not count as named."""
+    other = {*labels.learned, *labels.related, *labels.broad}
+    named = tuple(sorted({sound for thing in labels.things for sound in thing.sounds} - other))
+    return RouteTable(labels.learned, labels.related, named, labels.broad, tuple(sound_names))
 
 
 def choose_route(scores: Float[np.ndarray, "s"], table: RouteTable) -> Route:
     """Decide by the scores of the named sounds, each 0..1, of one sound."""
-    groups = {"learned": table.learned, "kin": table.kin, "names": table.named}
+    groups = {"learned": table.learned, "related": table.related, "named": table.named}
     best = {by: _best(scores, sounds) for by, sounds in groups.items()}
-    own = max(("learned", "kin"), key=lambda by: best[by][0])
-    (learned, learned_name), (named, name) = best[own], best["names"]
-    if max(learned, named, _best(scores, table.wide)[0]) < KNOWN:
+    own = max(("learned", "related"), key=lambda by: best[by][0])
+    (learned, learned_name), (named, name) = best[own], best["named"]
+    if max(learned, named, _best(scores, table.broad)[0]) < KNOWN:
         return Route("unknown", 0.0, "")
     ratio = math.log(max(named, 1e-6) / max(learned, 1e-6))
-    share = (ratio - math.log(OWN)) / (math.log(BRIDGED) - math.log(OWN))
+    share = (ratio - math.log(LEARNED)) / (math.log(NAMED) - math.log(LEARNED))
     share = min(max(share, 0.0), 1.0)
-    by = own if share == 0 else "names" if share == 1 else "both"
+    by = own if share == 0 else "named" if share == 1 else "both"
     number = learned_name if share < 0.5 else name
     return Route(by, share, table.sound_names[number])  # type: ignore[arg-type]
 

@@ -73,7 +73,7 @@ def test_a_video_becomes_a_picture(capsys, tmp_path, video, model):
     assert main(["localize", video, "-o", str(out), "--model", model]) == 0
     assert Image.open(out).width > 700
     captured = capsys.readouterr()
-    assert str(out) in captured.out and "score: " in captured.out
+    assert str(out) in captured.out
     assert captured.err == ""
 
 

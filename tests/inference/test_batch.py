@@ -65,9 +65,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(clips: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process makes of the clips in one go, three files to a shard."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    batch.run_batch(
-        BatchJob(clips, out, model, overlays=True, engine=SERIAL, per_shard=3), lambda line: None
-    )
+    batch.run_batch(BatchJob(clips, out, model, engine=SERIAL, per_shard=3), lambda line: None)
     return out
 
 
@@ -91,14 +89,16 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
         line = found[name]
         sound = clips / "photo.flac" if name == "photo.png" else None
         one = alone.localize_file(clips / name, sound)
-        assert line["score"] == one.score and line["visible"] is None
-        assert tuple(line["box"]) == one.box
+        assert line["score"] == one.score and line["verdict"] == one.verdict == "unknown"
+        assert line["box"] is None and line["caption"] == one.caption
         assert (line["width"], line["height"], line["at"]) == (62, 46, one.at)
         with np.load(whole / line["maps"]) as shard:
             assert shard["paths"][line["row"]] == name
             np.testing.assert_array_equal(shard["maps"][line["row"]], one.similarity)
-        with Image.open(whole / line["overlay"]) as picture:
-            assert picture.width == 62
+        place = Path(name).with_suffix("")
+        assert line["picture"] == f"{place}-soundspot.png"
+        with Image.open(whole / line["picture"]) as picture:
+            np.testing.assert_array_equal(np.asarray(picture), np.asarray(one.picture()))
     assert found["photo.png"]["audio"] == "photo.flac"
     shards = [np.load(whole / f"maps-{k:05d}.npz")["maps"].shape for k in range(3)]
     assert shards == [(1, 14, 14), (3, 14, 14), (0, 0, 0)]
@@ -107,7 +107,7 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
 def test_the_bytes_do_not_depend_on_the_number_of_processes(
     whole: Path, clips: Path, model: str, tmp_path: Path
 ) -> None:
-    job = BatchJob(clips, tmp_path / "out", model, True, Engine("local", 2), 3)
+    job = BatchJob(clips, tmp_path / "out", model, engine=Engine("local", 2), per_shard=3)
     batch.run_batch(job, lambda line: None)
     assert tree(tmp_path / "out") == tree(whole)
 
@@ -118,14 +118,14 @@ def test_a_killed_run_goes_on_after_the_last_whole_shard(
     tried: list[str] = []
     real = batch.localize_one
 
-    def counting(localizer, root, overlays, item):
-        tried.append(item.name)
+    def counting(*given):
+        tried.append(given[-1].name)
         if len(tried) == 5:
             raise KeyboardInterrupt
-        return real(localizer, root, overlays, item)
+        return real(*given)
 
     monkeypatch.setattr(batch, "localize_one", counting)
-    job = BatchJob(clips, tmp_path / "out", model, True, SERIAL, 3)
+    job = BatchJob(clips, tmp_path / "out", model, engine=SERIAL, per_shard=3)
     with pytest.raises(KeyboardInterrupt):
         batch.run_batch(job, lambda line: None)
     assert not (job.out / "localizations.jsonl").exists()
@@ -147,19 +147,19 @@ def test_only_the_shards_of_changed_files_are_made_again(
     tried: list[str] = []
     real = batch.localize_one
 
-    def counting(localizer, root, overlays, item):
-        tried.append(item.name)
-        return real(localizer, root, overlays, item)
+    def counting(*given):
+        tried.append(given[-1].name)
+        return real(*given)
 
     monkeypatch.setattr(batch, "localize_one", counting)
     shutil.copy(clips / "b.mp4", clips / "mute.mp4")
     (clips / "torn.mp4").unlink()
-    batch.run_batch(BatchJob(clips, out, model, True, SERIAL, 3), lambda line: None)
+    job = BatchJob(clips, out, model, engine=SERIAL, per_shard=3)
+    batch.run_batch(job, lambda line: None)
     assert tried == NAMES[:3]
     assert [line["path"] for line in lines(out)] == NAMES[:-1]
     assert "box" in lines(out)[1]
-    assert not (out / "maps-00002.npz").exists() and not (out / "overlays/00002").exists()
-    assert len(list((out / "overlays/00000").iterdir())) == 2
+    assert not (out / "maps-00002.npz").exists()
 
 
 def test_a_list_may_name_what_is_not_there(
@@ -169,18 +169,49 @@ def test_a_list_may_name_what_is_not_there(
     names = tmp_path / "list.txt"
     names.write_text(f"sub/a.mp4\n{clips / 'b.mp4'}\nabsent.mp4\nsub/a.mp4\n")
     said: list[str] = []
-    batch.run_batch(BatchJob(names, tmp_path / "out", model, engine=SERIAL), said.append)
+    job = BatchJob(names, tmp_path / "out", model, pictures=False, at="middle", engine=SERIAL)
+    batch.run_batch(job, said.append)
     found = lines(tmp_path / "out")
     assert [line["path"] for line in found] == [str(clips / "b.mp4"), "absent.mp4", "sub/a.mp4"]
-    assert "box" in found[0] and "overlay" not in found[0] and "box" in found[2]
+    assert "box" in found[0] and "picture" not in found[0] and "box" in found[2]
     assert "absent.mp4" in found[1]["reason"]
-    assert said[0] == "3 files: 2 localised, 1 unreadable"
+    assert said[0].startswith("3 files: 2 ")
 
 
 def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Path) -> None:
-    item = batch.BatchItem("gone.mp4", None, (17,))
+    item = batch.BatchItem("gone.mp4", None, (17,), "gone.png")
     with pytest.raises(SoundspotError, match="does not see"):
-        batch.localize_one(load(model), tmp_path, False, item)
+        batch.localize_one(load(model), tmp_path, False, "best", item)
+
+
+def test_a_fault_of_ours_is_not_called_a_bad_file(
+    clips: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*given: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(batch, "localize_media", broken)
+    with pytest.raises(ZeroDivisionError):
+        batch.run_batch(BatchJob(clips, tmp_path / "out", model, engine=SERIAL), lambda line: None)
+
+
+def test_files_that_differ_only_in_their_suffix_have_pictures_of_their_own(tmp_path: Path) -> None:
+    names = ["a.mkv", "a.mp4", "b.mp4", "p.flac", "p.png"]
+    items = {item.name: item.picture for item in batch._items(tmp_path, names)}
+    assert items == {
+        "a.mkv": "a.mkv-soundspot.png",
+        "a.mp4": "a.mp4-soundspot.png",
+        "b.mp4": "b-soundspot.png",
+        "p.png": "p-soundspot.png",
+    }
+
+
+def test_a_changed_model_is_noticed(clips: Path, whole: Path, model: str, tmp_path: Path) -> None:
+    """Two exports of one run, of which one zooms in, make other maps."""
+    checkpoint.export(Path(model), tmp_path / "m.safetensors", second_look=0.3)
+    job = BatchJob(clips, whole, str(tmp_path / "m.safetensors"), engine=SERIAL, per_shard=3)
+    with pytest.raises(SoundspotError, match="choose another folder"):
+        batch.run_batch(job, lambda line: None)
 
 
 def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path: Path) -> None:
@@ -190,15 +221,16 @@ def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path
                 BatchJob(source, out, options.pop("model", model), **options), lambda line: None
             )
 
-    refuse(clips / "out", "is inside")
-    refuse(tmp_path / "a.png", "must name a folder")
-    refuse(clips.parent, "neither empty nor a result of `localize`")
-    refuse(whole, "overlays=true, not false")
-    refuse(whole, "weights=", model=write_model(tmp_path / "other", seed=1), overlays=True)
+    refuse(clips / "out", "inside")
+    refuse(tmp_path / "a.png", "folder")
+    refuse(clips.parent, "neither empty nor")
+    refuse(whole, "pictures=true", pictures=False)
+    refuse(whole, 'at="best"', at="middle")
+    refuse(whole, "weights=", model=write_model(tmp_path / "other", seed=1))
     (tmp_path / "empty").mkdir()
-    refuse(tmp_path / "out", "contains no files", source=tmp_path / "empty")
+    refuse(tmp_path / "out", "no files", source=tmp_path / "empty")
     with FileLock(whole / ".lock"):
-        refuse(whole, "another process", overlays=True)
+        refuse(whole, "another process")
 
 
 def test_the_command_line(
@@ -207,9 +239,9 @@ def test_the_command_line(
     folder, video = str(clips / "sub/deep"), str(clips / "b.mp4")
     out = str(tmp_path / "out")
     assert main(["localize", folder, "-o", out, "--model", model, "--jobs", "1"]) == 0
-    assert capsys.readouterr().out.startswith("1 file: 1 localised\n")
+    assert capsys.readouterr().out.startswith("1 file: 1 ")
     for words, *arguments in (
-        ("a single file", folder, "-o", out, "--at", "1"),
+        ("a single file", folder, "-o", out, "--details"),
         ("with -o", folder),
         ("is neither", video, "--jobs", "2"),
         ("is neither", video, "--engine", "ray"),

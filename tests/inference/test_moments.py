@@ -35,10 +35,8 @@ def test_each_part_gives_its_loudest_slice_and_silence_none(tmp_path):
 class Knows(Localizer):
     """Is the surer of a dog the quieter the middle half second of a sound is."""
 
-    def name_sounds(self, sounds):
-        return [
-            ([("Dog", 1 - float(np.abs(sound[20_000:28_000]).max()))], None) for sound in sounds
-        ]
+    def class_scores(self, sounds):
+        return 1 - np.abs(sounds[:, 20_000:28_000]).max(axis=1, keepdims=True)
 
 
 def test_of_each_stretch_the_sound_that_is_known_most_surely_is_seen(tmp_path):
@@ -62,28 +60,12 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     video = write(tmp_path / "v.mkv", [50, 60, 240, 70, 80, 90, 50, 60], [0.5] * 8)
     model = brightness_localizer()
     with media.opened(video) as file:
-        best, looks = localize_best(model, file, file)
-    assert best.at == 1.25 and len(looks) == 6
+        best = localize_best(model, file, file)
+    assert best.at == 1.25 and best.moments == 6
     alone = model.localize_file(video, at=best.at)
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
     assert best.heard == alone.heard == (0.0, 3.0)
-
-
-def test_a_look_tells_how_far_it_is_and_can_be_stopped_at_every_frame(tmp_path):
-    video = write(tmp_path / "v.mkv", [50] * 8, [0.5] * 8)
-    model, told = brightness_localizer(threshold=2.0), []
-    with media.opened(video) as file:
-        _, looks = localize_best(model, file, file, told.append)
-    assert len(told) == len(looks) > 6 and told == sorted(told)
-    assert told[0] == 0 and told[6] == 0.6 and told[-1] < 1
-
-    def stop(share):
-        if share:
-            raise InterruptedError
-
-    with media.opened(video) as file, pytest.raises(InterruptedError):
-        localize_best(model, file, file, stop)
 
 
 def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_path):
@@ -94,26 +76,24 @@ def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_
     media.write_video(tmp_path / "v.mkv", frames, np.tile(TONE, 6), 10.0)
     model = brightness_localizer(threshold=0.1)
     with media.opened(tmp_path / "v.mkv") as file:
-        best, looks = localize_best(model, file, file)
-    assert best.at == 1.0 and best.visible and set(looks) >= {0.25, 1.0, 2.75}
+        best = localize_best(model, file, file)
+    assert best.at == 1.0 and best.verdict == "visible" and best.moments > 6
     alone = model.localize_file(tmp_path / "v.mkv", at=1.0)
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
 
 
 def found(score: float, route: Route | None, *labels: tuple[str, float]) -> Localization:
-    frame, grid = np.zeros((4, 4, 3), np.uint8), np.full((4, 4), score, np.float32)
-    return Localization(
-        grid, grid, None, score, list(labels), "m", True, frame, TONE, threshold=0.5, route=route
-    )
+    grid = np.full((4, 4), score, np.float32)
+    return Localization(grid, list(labels), "m", threshold=0.5, route=route)
 
 
 def test_a_known_sound_with_a_lower_peak_is_better():
     bark, typing = ("Bark", 0.4), ("Typing", 0.6)
-    learned, bridged = Route("learned", 0.0, "Bark"), Route("names", 1.0, "Typing")
+    learned, named = Route("learned", 0.0, "Bark"), Route("named", 1.0, "Typing")
     dog = merit(found(0.3, learned, ("Animal", 0.9), bark))
     assert dog == pytest.approx(0.4 * 0.3 / 0.5)
-    assert dog > merit(found(0.3, bridged, typing)) > 0
+    assert dog > merit(found(0.3, named, typing)) > 0
     assert dog > merit(found(0.3, learned, ("Bark", 0.3)))
     assert merit(found(0.9, Route("unknown", 0.0, ""))) == 0
     assert merit(found(0.4, None)) == pytest.approx(0.8)
@@ -123,6 +103,6 @@ def test_a_silent_video_is_refused(tmp_path):
     video = write(tmp_path / "v.mkv", [99] * 4, [0, 0, 0, 0])
     with (
         media.opened(video) as file,
-        pytest.raises(media.MediaError, match="silent from start to end"),
+        pytest.raises(media.MediaError),
     ):
         localize_best(brightness_localizer(), file, file)

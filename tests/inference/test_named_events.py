@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from soundspot.inference.named_events import NamedEvent, name_events, short_name
-from soundspot.inference.sound_events import Slices
+from soundspot.inference.sound_events import NamedEvent, Slices, name_events
+from soundspot.inference.words import short_name
 
 NAMES = ("Animal", "Dog", "Vehicle horn, car horn, honking")
 
@@ -33,7 +33,6 @@ def test_a_short_pause_does_not_part_what_has_one_name():
 
 
 def test_a_particular_name_is_better_than_a_broad_one():
-    assert short_name(np.array([0.9, 0.8, 0.0]), NAMES) == "Dog"
-    assert short_name(np.array([0.9, 0.2, 0.0]), NAMES) == "Animal"
-    assert short_name(np.array([0.05, 0.0, 0.0]), NAMES) == "A sound"
-    assert short_name(np.ones(0), ()) == "A sound"
+    assert short_name([("Animal", 0.9), ("Dog", 0.8)]) == "Dog"
+    assert short_name([("Animal", 0.9), ("Dog", 0.2)]) == "Animal"
+    assert short_name([("Animal", 0.05)]) == short_name([]) == "A sound"

@@ -30,7 +30,9 @@ def test_joined_encoders_are_refused(tmp_path: Path):
     with pytest.raises(
         SoundspotError, match=r"joins vgg16\+mobilenetv2, but .* one visual encoder"
     ):
-        export_onnx(replace(alone, card=joined), tmp_path / "a.onnx")
+        export_onnx(
+            replace(alone, learned=replace(alone.learned, card=joined)), tmp_path / "a.onnx"
+        )
 
 
 @pytest.mark.parametrize("samples", [15_600, 48_000, 20_011])

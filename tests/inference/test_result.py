@@ -1,31 +1,29 @@
 import numpy as np
+import pytest
 
 from soundspot.inference import figures
 from soundspot.inference.figures import GREEN
-from soundspot.inference.result import UNNAMED, Localization, heard_line
+from soundspot.inference.result import Localization
+from soundspot.inference.words import caption
+
+FRAME = np.zeros((40, 40, 3), np.uint8)
+SOUND = np.ones(48_000, np.float32)
 
 
 def test_captions_name_only_what_is_probably_heard():
-    assert heard_line([("Speech", 0.81), ("Rapping", 0.01), ("Music", 0.01)]) == "heard: Speech"
-    assert heard_line([("Dog", 0.9), ("Bark", 0.8), ("Animal", 0.7), ("Pet", 0.6)]) == (
-        "heard: Dog, Bark, Animal"
-    )
-    assert heard_line([("Speech", 0.05)]) == f"heard: {UNNAMED}"
-    assert heard_line([]) == ""
+    dog = [("Animal", 0.9), ("Dog", 0.8)]
+    assert "Dog" in caption(dog, "visible", 0.5, 0.3)
+    assert caption(dog, "visible", 0.5, 0.3) != caption(dog, "visible", 0.31, 0.3)
+    assert "Speech" not in caption([("Speech", 0.05)], "not visible", 0.1, 0.3)
+    assert len({caption(dog, v, 0.5, 0.3) for v in ("visible", "not visible", "unknown")}) == 3
 
 
-def test_a_source_that_is_probably_not_in_the_picture_gets_no_box():
-    grid, frame = np.eye(40, dtype=np.float32), np.zeros((40, 40, 3), np.uint8)
-    given = (grid, grid, (3, 5, 20, 30), 0.5, [], "m", True, frame, np.ones(48_000, np.float32))
-
-    def boxed(threshold: float | None) -> tuple[bool, str]:
-        result = Localization(*given, threshold=threshold)
-        pixels = np.asarray(result.picture())
-        return bool((pixels == GREEN).all(axis=2).any()), result.describe()
-
-    assert boxed(None)[0] and boxed(0.4)[0]
-    drawn, words = boxed(0.6)
-    assert not drawn and "where: probably nowhere; the best guess is box (3, 5, 20, 30)" in words
+@pytest.mark.parametrize(("threshold", "drawn"), [(0.4, True), (0.6, False), (None, False)])
+def test_only_a_visible_source_gets_a_box(threshold: float | None, drawn: bool):
+    grid = 0.5 * np.eye(40, dtype=np.float32)
+    result = Localization(grid, [], "m", threshold=threshold, frame=FRAME, waveform=SOUND)
+    assert (np.asarray(result.picture()) == GREEN).all(axis=2).any() == drawn
+    assert (result.box is not None) == drawn
 
 
 def test_a_span_longer_than_what_is_drawn_says_that_its_middle_is(monkeypatch):
@@ -37,11 +35,10 @@ def test_a_span_longer_than_what_is_drawn_says_that_its_middle_is(monkeypatch):
         return draw(*parts, **words)
 
     monkeypatch.setattr(figures, "triptych", noted)
-    frame, heat = np.zeros((20, 20, 3), np.uint8), np.zeros((20, 20), np.float32)
-    still = np.zeros(48_000, np.float32)
+    grid = np.zeros((20, 20), np.float32)
     for span, heard in (((1.5, 10.0), (4.25, 7.25)), ((4.5, 7.0), (4.5, 7.0))):
         Localization(
-            *(heat, heat, None, 0.9, [], "m", True, frame, still), span=span, heard=heard
+            grid, [], "m", frame=FRAME, waveform=0 * SOUND, span=span, heard=heard
         ).picture()
     assert [words[2] for words in headings] == [
         "The middle of the sound from 1.50 to 10.00 s",

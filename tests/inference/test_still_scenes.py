@@ -1,9 +1,9 @@
-"""still_scenes.py: what is encoded again, and what is not."""
+"""StillScenes of video.py: what is encoded again, and what is not."""
 
 import torch
 from torch import nn
 
-from soundspot.inference.still_scenes import StillScenes
+from soundspot.inference.video import StillScenes
 
 
 class Counting(nn.Module):

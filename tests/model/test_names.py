@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from soundspot.model.bridge import Thing
 
 import soundspot
 from soundspot.common.config import to_dict
@@ -14,7 +15,6 @@ from soundspot.encoders import weights
 from soundspot.features.spec import FeatureSpec
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model import checkpoint
-from soundspot.model.bridge import Thing
 from soundspot.model.methods.names import Names, NamesConfig, build_names
 
 THINGS = (Thing("left", (0,), (0,)), Thing("right", (1, 2), (1,)), Thing("both", (2,), (0, 1)))

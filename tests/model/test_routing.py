@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 
 from soundspot.model import routing
-from soundspot.model.bridge import Bridge, Thing
+from soundspot.model.label_map import LabelMap, Thing
 from soundspot.model.routing import Route, choose_route, is_unknown, route_table
 
 NAMES = ("Bark", "Speech", "Banjo", "Animal", "Noise", "Yip")
-BRIDGE = Bridge((Thing("banjo", (2, 0), (7,)),), learned=(0, 5), kin=(1,), wide=(3,))
+LABELS = LabelMap((Thing("banjo", (2, 0), (7,)),), learned=(0, 5), related=(1,), broad=(3,))
 
 
 @pytest.fixture(autouse=True)
 def constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("KNOWN", 0.1), ("OWN", 1.0), ("BRIDGED", 4.0)):
+    for name, value in (("KNOWN", 0.1), ("OWN", 1.0), ("LABELSD", 4.0)):
         monkeypatch.setattr(routing, name, value)
 
 
 def route(**scores: float) -> Route:
     heard = [scores.get(name, 0.0) for name in NAMES]
-    return choose_route(np.array(heard, np.float32), route_table(BRIDGE, NAMES))
+    return choose_route(np.array(heard, np.float32), route_table(LABELS, NAMES))
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def route(**scores: float) -> Route:
     [
         ({"Bark": 0.5, "Banjo": 0.4}, Route("learned", 0.0, "Bark")),
         ({"Yip": 0.5, "Speech": 0.4}, Route("learned", 0.0, "Yip")),
-        ({"Bark": 0.5, "Speech": 0.6}, Route("kin", 0.0, "Speech")),
-        ({"Bark": 0.1, "Banjo": 0.4}, Route("names", 1.0, "Banjo")),
+        ({"Bark": 0.5, "Speech": 0.6}, Route("related", 0.0, "Speech")),
+        ({"Bark": 0.1, "Banjo": 0.4}, Route("named", 1.0, "Banjo")),
         ({"Animal": 0.9, "Bark": 0.02, "Banjo": 0.01}, Route("learned", 0.0, "Bark")),
         ({"Bark": 0.09, "Banjo": 0.09, "Noise": 0.9}, Route("unknown", 0.0, "")),
     ],

@@ -1,11 +1,11 @@
-"""The bridge by names: what the sound may be, found by a classifier's evidence. Nothing is trained.
+"""The named map: what the sound may be, found by a classifier's evidence. Nothing is trained.
 
 The audio encoder's classifier names the sound, the visual encoder's classifier the things at every
-location, and a table (see `model.bridge`) joins the two. The map is a root of the probability of
+location, and a table (see `model.label_map`) joins the two. The map is a root of the probability of
 what sounds: unlike the evidence for it, that is near zero wherever something else is more probable.
 
 Axes: b batch, p audio patches, a audio channels (c_a), s sounds, c visual channels (c_v), k visual
-classes, t things of the bridge, n m locations of the grid, h w feature grid.
+classes, t things of the label map, n m locations of the grid, h w feature grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from soundspot.model.attention import attention_weights
-from soundspot.model.bridge import Thing
+from soundspot.model.label_map import Thing
 from soundspot.model.methods.method import Method
 
 FAINTEST = 1e-6  # a lower score of a sound counts as this
@@ -31,7 +31,7 @@ class NamesConfig:
         c_a: Channels of the audio feature.
         sounds: Classes of the audio classifier.
         classes: Classes of the visual classifier.
-        things: Lines of the bridge.
+        things: Lines of the label map.
         self_attention: Temperature of the self-attention without parameters that maps are made
             with.
         temperature: Divides the logits that maps are made of: the visual classifier was trained on
@@ -61,7 +61,7 @@ class NamesConfig:
 
 
 class Names(Method):
-    """Both classifiers and the bridge as buffers: a checkpoint holds all that it needs."""
+    """Both classifiers and the label map as buffers: a checkpoint holds all that it needs."""
 
     config_class = NamesConfig
     trainable = False
@@ -121,7 +121,7 @@ class Names(Method):
 def build_names(
     visual: Mapping[str, Tensor], audio: Mapping[str, Tensor], things: Sequence[Thing]
 ) -> Names:
-    """The method from the tensors of two encoders with a `classifier`, and a bridge."""
+    """The method from the tensors of two encoders with a `classifier`, and a label map."""
     sounds, c_a = audio["classifier.weight"].shape
     classes, c_v = visual["classifier.weight"].shape
     model = Names(NamesConfig(c_v, c_a, sounds, classes, len(things)))

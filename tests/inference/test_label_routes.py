@@ -1,4 +1,4 @@
-"""router.py: a learned model and a bridge that find different things, without weights."""
+"""A learned model with a label map that finds different things, without weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +12,17 @@ from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.yamnet import YAMNet
-from soundspot.inference.localizer import Localizer
-from soundspot.inference.models import LEARNED_MODEL
+from soundspot.inference.localizer import Localizer, Pictures
+from soundspot.inference.models import LEARNED_MODEL, split_name
 from soundspot.inference.onnx_export import export_onnx
-from soundspot.inference.router import Router, blend, joined_threshold, split_name
+from soundspot.inference.result import Localization
 from soundspot.media.clips import read_frame, read_waveform
-from soundspot.model.bridge import Bridge, Thing
+from soundspot.model.label_map import LabelMap, Thing
 from soundspot.model.methods.method import Method
 from soundspot.model.routing import Route, route_table
 
 NAMES = tuple(f"sound {k}" for k in range(521))
-BRIDGE = Bridge((Thing("thing", (1,), (0,)),), learned=(0,))
+LABELS = LabelMap((Thing("thing", (1,), (0,)),), learned=(0,))
 
 
 class Dark(Method):
@@ -46,16 +46,19 @@ class Named(YAMNet):
         return scores
 
 
-def routed(loaded: list[str] | None = None) -> Localizer:
-    own = replace(brightness_localizer(threshold=0.1), audio=Named(), class_names=NAMES)
-    bridge = replace(own, method=Dark(), card=replace(own.card, calibration={"threshold": -0.2}))
+def routed() -> Localizer:
+    own = brightness_localizer(threshold=0.1)
+    part = own.learned
+    part = replace(part, given=part.encoders._replace(audio=Named()))
+    card = replace(part.card, calibration={"threshold": -0.2})
+    named = replace(part, method=Dark(), card=card)
+    return replace(
+        own, learned=part, class_names=NAMES, named=named, table=route_table(LABELS, NAMES)
+    )
 
-    def load_bridge() -> Localizer:
-        if loaded is not None:
-            loaded.append("bridge")
-        return bridge
 
-    return replace(own, router=Router(route_table(BRIDGE, NAMES), load_bridge))
+def answer(model: Localizer, *sounds: np.ndarray) -> list[Localization]:
+    return model.answer(Pictures([picture()] * len(sounds)), model.hear(sounds))
 
 
 def picture() -> np.ndarray:
@@ -72,54 +75,42 @@ def sound(k: int) -> np.ndarray:
 
 def test_all_maps_of_a_routed_model_have_its_grid() -> None:
     model = routed()
-    model = replace(model, card=replace(model.card, second_look=0.01))
+    card = replace(model.card, second_look=0.01)
+    model = replace(model, learned=replace(model.learned, card=card))
     shapes = {model.localize(picture(), sound(k)).similarity.shape for k in (0, 1, 3)}
-    assert shapes == {(28, 28)} and model.grid == (28, 28)
+    assert shapes == {(28, 28)}
 
 
-def test_each_sound_chooses_who_makes_its_map() -> None:
-    loaded: list[str] = []
-    model = routed(loaded)
-    (known,) = model.locate([picture()], [sound(0)])
+def test_each_sound_chooses_which_model_makes_its_map() -> None:
+    model = routed()
+    (known,) = answer(model, sound(0))
     assert known.route is not None and known.route.by == "learned" and known.threshold == 0.1
-    assert known.similarity[0, -1] > known.similarity[0, 0] and not loaded
-    kept, named, both = model.locate([picture()] * 3, [sound(0), sound(1), sound(3)])
+    assert known.similarity[0, -1] > known.similarity[0, 0]
+    kept, named, both = answer(model, sound(0), sound(1), sound(3))
     np.testing.assert_array_equal(kept.similarity, known.similarity)
-    assert named.route == Route("names", 1.0, "sound 1") and named.threshold == -0.2
+    assert named.route == Route("named", 1.0, "sound 1") and named.threshold == -0.2
     np.testing.assert_allclose(named.similarity, -known.similarity)
     share = both.route.share
     assert 0 < share < 1
     np.testing.assert_allclose(both.similarity, (1 - 2 * share) * known.similarity, atol=1e-6)
     assert both.threshold == pytest.approx(0.1 - 0.3 * share)
-    assert loaded == ["bridge"]
 
 
 def test_an_unknown_sound_has_no_box_and_no_verdict() -> None:
     found = routed().localize(picture(), sound(2))
-    assert found.box is None and found.visible is None and found.strength < 1
-    assert found.verdict.startswith("cannot tell: this sound was not learned")
-    assert "where: unknown" in found.describe()
-    summary = found.summary()
-    assert summary["verdict"] == "cannot tell: this sound was not learned"
-    assert summary["route"] == {"by": "unknown", "share": 0.0, "sound": ""}
+    assert found.box is None and found.verdict == "unknown" and found.strength < 1
+    assert found.summary()["route"] == {"by": "unknown", "share": 0.0, "sound": ""}
     found.picture()
 
 
-def test_the_caption_says_who_and_why() -> None:
-    assert 'found: by the name "sound 1"' in routed().localize(picture(), sound(1)).describe()
+def test_related_sounds_are_denied_less_easily_than_learned_ones() -> None:
+    model = routed()
+    table = replace(model.table, learned=(2,), related=(0,))
+    (related,) = answer(replace(model, table=table), sound(0))
+    assert related.route.by == "related" and 0 < related.threshold < model.threshold
 
 
-def test_kin_are_denied_less_easily_than_learned_sounds() -> None:
-    learned, kin = (joined_threshold(0.3, None, Route(by, 0.0, "")) for by in ("learned", "kin"))
-    assert learned == 0.3 and 0 < kin < 0.3
-
-
-def test_a_blend_is_on_the_learned_grid() -> None:
-    half = blend(np.ones((4, 6), np.float32), np.zeros((2, 3), np.float32), 0.25)
-    np.testing.assert_allclose(half, np.full((4, 6), 0.75))
-
-
-def test_only_a_bridge_stands_after_the_plus() -> None:
+def test_only_a_label_map_stands_after_the_plus() -> None:
     assert split_name("soundspot-v1+names") == ("soundspot-v1", "names")
     assert split_name("runs/a+b/best.safetensors") == ("runs/a+b/best.safetensors", None)
     assert split_name("soundspot-v1+mine.yaml") == ("soundspot-v1", "mine.yaml")
@@ -127,19 +118,19 @@ def test_only_a_bridge_stands_after_the_plus() -> None:
 
 
 @pytest.mark.weights
-def test_the_default_takes_its_own_map_of_a_bark_without_the_bridge() -> None:
+def test_the_default_takes_its_own_map_of_a_bark() -> None:
     frame = read_frame(weights.media("demo-dog-photo"))
     bark = read_waveform(weights.media("demo-dog-bark"))
     model = soundspot.load()
     found, alone = model.localize(frame, bark), soundspot.load(LEARNED_MODEL).localize(frame, bark)
     assert found.route is not None and found.route.by == "learned"
     np.testing.assert_array_equal(found.similarity, alone.similarity)
-    assert model.router is not None and "bridge" not in vars(model.router)
+    assert "encoders" not in vars(model.named), "not needed, not loaded"
     assert soundspot.model_names()[0] == model.name
 
 
 def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError, match="two models: export one"):
+    with pytest.raises(SoundspotError, match="two models"):
         export_onnx(routed(), tmp_path / "a.onnx")
 
 

@@ -1,13 +1,15 @@
-"""A map -> heat of 0..1 and the box around its largest hot region.
+"""Maps on a grid: other sizes, heat of 0..1, and the box around the hot region.
 
-Axes: height width pixels.
+Axes: h w a map on its grid, height width pixels.
 """
 
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float32
 from numpy.typing import NDArray
+from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
 
@@ -18,6 +20,17 @@ FLAT = 1e-6  # a map whose values differ by less points nowhere
 
 # Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.
 map_heat = partial(min_max, flat=FLAT)
+
+
+def resize_map(
+    s: Float32[np.ndarray, "*b _h _w"], height: int, width: int
+) -> Float32[np.ndarray, "*b height width"]:
+    """Resize one or more maps bilinearly."""
+    if s.shape[-2:] == (height, width):
+        return s
+    flat = torch.from_numpy(s).reshape(-1, 1, *s.shape[-2:])
+    resized = F.interpolate(flat, size=(height, width), mode="bilinear")
+    return resized.reshape(*s.shape[:-2], height, width).numpy()
 
 
 def hot_box(heat: Float32[np.ndarray, "height width"]) -> PixelBox | None:

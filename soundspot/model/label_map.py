@@ -1,8 +1,9 @@
-"""The bridge from sounds to things by their names: bridge.yaml, read and checked.
+"""The label map, from the names of sounds to those of things: label_map.yaml, read and checked.
 
 Every line of the file is one sounding thing: `thing: AudioSet names -> ImageNet classes`, several
 separated by semicolons; `a ... b` takes all classes from a to b. Three keys say which sounds a
-learned model can locate itself (see `model.routing`): `learned` and `kin`, by class, and `wide`.
+learned model can locate itself (see `model.routing`): `learned` and `related`, by class, and
+`broad`.
 """
 
 import difflib
@@ -13,36 +14,37 @@ from typing import Any, NamedTuple
 from soundspot.common.config import read_yaml
 from soundspot.common.errors import SoundspotError
 
-BRIDGE = Path(__file__).with_name("bridge.yaml")
-KEYS = ("learned", "kin", "wide")  # not things
+LABEL_MAP = Path(__file__).with_name("label_map.yaml")
+KEYS = ("learned", "related", "broad")  # not things
+OLD_KEYS = {"kin": "related", "wide": "broad"}  # as files of version 0.2 say
 
 
 class Thing(NamedTuple):
-    """One line of the bridge, its sounds and classes as numbers."""
+    """One line of the label map, its sounds and classes as numbers."""
 
     name: str
     sounds: tuple[int, ...]
     classes: tuple[int, ...]
 
 
-class Bridge(NamedTuple):
-    """A bridge; all sounds are numbers.
+class LabelMap(NamedTuple):
+    """A label map; all sounds are numbers.
 
     Attributes:
         things: Its lines.
         learned: Sounds of the classes that models were trained on.
-        kin: Other sounds of the same classes.
-        wide: Sounds too wide to tell who can locate them.
+        related: Other sounds of the same classes.
+        broad: Sounds too broad to tell which model can locate them.
     """
 
     things: tuple[Thing, ...]
     learned: tuple[int, ...] = ()
-    kin: tuple[int, ...] = ()
-    wide: tuple[int, ...] = ()
+    related: tuple[int, ...] = ()
+    broad: tuple[int, ...] = ()
 
 
-def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[str]) -> Bridge:
-    """Read a bridge.
+def read_label_map(path: Path, sound_names: Sequence[str], class_names: Sequence[str]) -> LabelMap:
+    """Read a label map.
 
     Args:
         path: The YAML file.
@@ -54,7 +56,7 @@ def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[st
     """
     sounds = {name: number for number, name in enumerate(sound_names)}
     classes = {name: number for number, name in enumerate(class_names)}
-    lines = dict(read_yaml(path, "bridge"))
+    lines = {OLD_KEYS.get(key, key): line for key, line in read_yaml(path, "label map").items()}
     listed = {key: _listed(lines.pop(key, None), sounds, f"{path}, {key!r}") for key in KEYS}
     things = []
     for name, line in lines.items():
@@ -67,7 +69,7 @@ def read_bridge(path: Path, sound_names: Sequence[str], class_names: Sequence[st
         things.append(Thing(str(name), heard_numbers, _unique(seen_numbers)))
     if not things:
         raise SoundspotError(f"{path} has no lines")
-    return Bridge(tuple(things), **listed)
+    return LabelMap(tuple(things), **listed)
 
 
 def _listed(value: Any, sounds: Mapping[str, int], where: str) -> tuple[int, ...]:

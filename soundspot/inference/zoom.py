@@ -1,11 +1,11 @@
-"""A second look at small things: a part of the frame, seen twice as large, refines the map there.
+"""Zooming in on small things: a part of the frame, enlarged, refines the map there.
 
 On a grid of 14 x 14, a thing that covers a tenth of the frame is a handful of cells. Where the hot
 part of a map is small, the window around its peak, half as wide and half as high as the frame, is
 encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
 they are averaged. Even so a map is broader than a small thing, so its hot part is narrowed.
 
-Axes: b pairs, k windows, h w the grid of the first look, h2 w2 a grid twice as fine.
+Axes: b samples, k windows, h w the grid of the whole frame, h2 w2 a grid twice as fine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from soundspot.common.arrays import min_max
-from soundspot.inference.grids import resize_map
+from soundspot.inference.maps import resize_map
 from soundspot.media.decoding import AnyPicture
 
 HOT = 0.5  # of the stretched map, as in the protocol `sspl`
@@ -23,13 +23,13 @@ TIGHTER = 0.1  # how far above HOT the smallest hot parts are cut, set on val
 FINER = 2  # the window is this many times smaller than the frame, and its map as much finer
 
 
-def look_again(
+def zoom(
     first: Float32[np.ndarray, "b h w"],
     small: float,
     picture: Callable[[int], AnyPicture],
     maps_of: Callable[[Sequence[AnyPicture], Sequence[int]], Float32[np.ndarray, "k h w"]],
 ) -> Float32[np.ndarray, "b h2 w2"]:
-    """Maps of a first look, refined where less than `small` of them is hot.
+    """Maps of whole frames, refined where less than `small` of them is hot.
 
     Args:
         first: The maps.
@@ -54,7 +54,7 @@ class Window(NamedTuple):
 
 
 def find_windows(maps: Float32[np.ndarray, "b h w"], small: float) -> dict[int, Window]:
-    """The windows to look at again, by the number of the map: where less than `small` is hot."""
+    """The windows to enlarge, by the number of the map: where less than `small` is hot."""
     _, height, width = maps.shape
     found = {}
     for number, s in enumerate(maps):
@@ -71,7 +71,7 @@ def _corner(peak: int, cells: int) -> int:
 
 
 def cut(picture: AnyPicture, window: Window, grid: tuple[int, int]) -> AnyPicture:
-    """The part of a picture that a window covers, on maps whose first look has this grid."""
+    """The part of a picture that a window covers, on maps that have this grid."""
     sides = zip(window, grid, picture.shape[:2], strict=True)
     rows, columns = (
         slice(
@@ -91,7 +91,7 @@ def join(
     """All maps on the finer grid, averaged with the closer ones where there are any.
 
     Args:
-        maps: Those of the first look.
+        maps: Those of the whole frames.
         windows: Where the closer ones lie, in their order.
         closer: The maps of the windows.
     """

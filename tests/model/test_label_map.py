@@ -1,4 +1,4 @@
-"""bridge.py: the lines of a bridge, and what is refused."""
+"""label_map.py: the lines of a label map, and what is refused."""
 
 from pathlib import Path
 
@@ -7,16 +7,16 @@ import pytest
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.mobilenetv2 import class_names
-from soundspot.model.bridge import BRIDGE, Bridge, Thing, read_bridge
+from soundspot.model.label_map import LABEL_MAP, LabelMap, Thing, read_label_map
 
 SOUNDS = ["Bark", "Violin, fiddle", "Moo"]
 CLASSES = ["beagle", "boxer", "pug", "violin", "ox"]
 
 
-def read(tmp_path: Path, text: str) -> Bridge:
+def read(tmp_path: Path, text: str) -> LabelMap:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    return read_bridge(path, SOUNDS, CLASSES)
+    return read_label_map(path, SOUNDS, CLASSES)
 
 
 def test_a_line_names_sounds_and_classes_or_ranges_of_them(tmp_path: Path) -> None:
@@ -27,7 +27,9 @@ def test_a_line_names_sounds_and_classes_or_ranges_of_them(tmp_path: Path) -> No
 
 
 def test_three_keys_say_what_a_learned_model_takes(tmp_path: Path) -> None:
-    keys = 'learned: {dog: Bark, calf: Moo; Bark}\nkin: {fiddler: "Violin, fiddle"}\nwide: Moo\n'
+    keys = (
+        'learned: {dog: Bark, calf: Moo; Bark}\nrelated: {fiddler: "Violin, fiddle"}\nbroad: Moo\n'
+    )
     assert read(tmp_path, keys + "dog: Bark -> pug") == (
         (Thing("dog", (0,), (2,)),),
         (0, 2),
@@ -47,7 +49,7 @@ def test_three_keys_say_what_a_learned_model_takes(tmp_path: Path) -> None:
         ("dog: Bark -> pug ... beagle", "'beagle' comes before 'pug'"),
         ("{}", "has no lines"),
         ("learned: {dog: Barks}", "'learned' dog: there is no AudioSet sound 'Barks'; did you"),
-        ("wide: Roar\ndog: Bark -> pug", "'wide': there is no AudioSet sound 'Roar'"),
+        ("broad: Roar\ndog: Bark -> pug", "'broad': there is no AudioSet sound 'Roar'"),
         ("- dog", "must contain a YAML mapping"),
     ],
 )
@@ -57,14 +59,14 @@ def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_a_bridge_that_is_not_there_is_called_one(tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError, match="no bridge at .*none.yaml"):
-        read_bridge(tmp_path / "none.yaml", SOUNDS, CLASSES)
+def test_a_label_map_that_is_not_there_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(SoundspotError, match="no label_map at .*none.yaml"):
+        read_label_map(tmp_path / "none.yaml", SOUNDS, CLASSES)
 
 
 @pytest.mark.weights
-def test_the_bridge_that_ships_names_only_what_exists() -> None:
-    things, learned, kin, wide = read_bridge(BRIDGE, weights.class_names(), class_names())
+def test_the_label_map_that_ships_names_only_what_exists() -> None:
+    things, learned, kin, wide = read_label_map(LABEL_MAP, weights.class_names(), class_names())
     assert len(learned) > 50 and len(kin) > 70 and not {*learned} & {*kin} and not {*kin} & {*wide}
     assert len(things) > 200
     by_name = {thing.name: thing for thing in things}

@@ -1,25 +1,17 @@
-"""second_look.py: small hot parts are seen again, larger."""
+"""zoom.py: small hot parts are enlarged and encoded again."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageFilter
 
 from soundspot.common.config import to_dict
 from soundspot.evaluation import predictions
-from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel
+from soundspot.evaluation.predictions import EncodedFeatures, Features
 from soundspot.features.spec import Encoders, FeatureSpec
-from soundspot.inference.localizer import Localizer
-from soundspot.inference.second_look import (
-    Window,
-    cut,
-    find_windows,
-    join,
-    look_again,
-    tighten,
-)
+from soundspot.inference.localizer import Localizer, Part, Pictures
+from soundspot.inference.zoom import Window, cut, find_windows, join, tighten, zoom
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig
@@ -74,13 +66,13 @@ def test_parts_are_seen_under_the_sounds_of_their_maps():
         return np.full((len(parts), 7, 11), 9, np.float32)
 
     pictures = [np.zeros((70, 110, 3), np.uint8), np.zeros((140, 220, 3), np.uint8)]
-    fine = look_again(maps, 0.2, pictures.__getitem__, maps_of)
+    fine = zoom(maps, 0.2, pictures.__getitem__, maps_of)
     assert asked == [([(70, 110, 3)], [1])]
     assert fine[1].max() == pytest.approx((9 + 1) / 2, abs=0.5)
     blunt = join(maps, {1: Window(4, 6)}, np.full((1, 7, 11), 9, np.float32))
     np.testing.assert_array_equal(fine, tighten(blunt, 0.2))
     assert fine[0].max() == pytest.approx(10)
-    look_again(maps[:1], 0.2, pictures.__getitem__, maps_of)
+    zoom(maps[:1], 0.2, pictures.__getitem__, maps_of)
     assert len(asked) == 1, "nothing small, nothing seen again"
 
 
@@ -126,7 +118,8 @@ class Loudness(torch.nn.Module):
 def test_a_localizer_and_an_evaluation_make_the_same_maps():
     card = Card("sspl", to_dict(SSPLConfig()), FeatureSpec(), second_look=0.2)
     place = torch.device("cpu")
-    model = Localizer("m", Bright(), Cells(), Loudness(), card, (), place)
+    part = Part(Bright(), card, place, Encoders(Cells(), Loudness(), "", place))
+    model = Localizer("m", part)
     rng = np.random.default_rng(0)
     frames = {
         "plain": np.full((256, 256, 3), 90, np.uint8),
@@ -134,25 +127,19 @@ def test_a_localizer_and_an_evaluation_make_the_same_maps():
     }
     frames["plain"][:, :128] = 200
     frames["spot"][60:100, 150:180] = 255
-    tiles = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8).repeat(8, axis=0).repeat(8, axis=1)
-    frames["framed"] = np.zeros((256, 256, 3), np.uint8)
-    frames["framed"][100:228, 30:158] = tiles
-    large = Image.fromarray(tiles).resize((256, 256), Image.Resampling.NEAREST)
-    frames["blurred"] = np.asarray(large.filter(ImageFilter.GaussianBlur(8)))
-    sounds = rng.uniform(-0.1, 0.1, (4, 48_000)).astype(np.float32)
-    located = [found.similarity for found in model.locate(list(frames.values()), list(sounds))]
+    sounds = rng.uniform(-0.1, 0.1, (2, 48_000)).astype(np.float32)
+    f_a = model.hear(list(sounds))
+    located = [found.similarity for found in model.answer(Pictures(list(frames.values())), f_a)]
     assert all(s.shape == (28, 28) for s in located)
 
-    evaluated = EvaluatedModel("m", Bright(), card)
-    evaluated.__dict__["encoders"] = Encoders(Cells(), Loudness(), "", place)
-    seen = {name: model._see([frame])[0].half() for name, frame in frames.items()}
-    features = EncodedFeatures(seen, {}, {}, frames.__getitem__)
-    f_a = Loudness()(torch.from_numpy(sounds))
-    (maps,) = predictions.maps_by_cycle(evaluated, features, list(frames), f_a)
+    seen = {name: part.see([frame])[0].half() for name, frame in frames.items()}
+    encoded = EncodedFeatures(seen, {}, {}, frames.__getitem__)
+    features = Features({card.features: encoded})
+    maps = predictions.maps_of(model, features, list(frames), f_a)
     np.testing.assert_allclose(maps, np.stack(located), atol=2e-3)
-    # The spot is 4 of 14 x 14 cells; its closer look is sharper than an enlarged first look.
-    once = replace(model, card=replace(card, second_look=0.0))
-    coarse = once.maps([frames["spot"]], f_a[1:2])
+    # The spot is 4 of 14 x 14 cells; enlarged, it is sharper than an enlarged map.
+    once = replace(part, card=replace(card, second_look=0.0))
+    coarse = once.maps(Pictures([frames["spot"]]), f_a[1:2])
     enlarged = join(coarse, {}, coarse[:0])[0]
     assert not np.allclose(enlarged, located[1], atol=0.05)
     truth = frames["spot"].mean(axis=2)
