@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import ConfigError, SoundspotError
 from soundspot.common.plain_values import parse_json, parse_yaml, read_bytes
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ def nearest(name: str, choices: Sequence[str]) -> str:
 def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
     """Look up a name in a table, or list the choices."""
     if name not in table:
-        raise SoundspotError(f"unknown {kind} {name!r}: {nearest(name, list(table))}")
+        raise ConfigError(f"unknown {kind} {name!r}: {nearest(name, list(table))}")
     return table[name]
 
 
@@ -37,12 +37,12 @@ def read_yaml(path: Path, kind: str = "recipe") -> dict[str, Any]:
     try:
         content = parse_yaml(read_bytes(path).decode())
     except FileNotFoundError as error:
-        raise SoundspotError(f"no {kind} at {path}") from error
+        raise SoundspotError(f"no {kind} at {path}", "missing") from error
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise SoundspotError(f"{path} is not a readable YAML file: {reason}") from error
+        raise ConfigError(f"{path} is not a readable YAML file: {reason}") from error
     if not isinstance(content, dict):
-        raise SoundspotError(f"{path} must contain a YAML mapping, not {type(content).__name__}")
+        raise ConfigError(f"{path} must contain a YAML mapping, not {type(content).__name__}")
     return content
 
 
@@ -52,17 +52,17 @@ def override(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str,
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key:
-            raise SoundspotError(f"an override must look like key=value, got {assignment!r}")
+            raise ConfigError(f"an override must look like key=value, got {assignment!r}")
         *parents, leaf = key.split(".")
         node = result
         for parent in parents:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
-                raise SoundspotError(f"{key}: {parent} is a value, not a section")
+                raise ConfigError(f"{key}: {parent} is a value, not a section")
         try:
             node[leaf] = parse_yaml(text)
         except ValueError as error:
-            raise SoundspotError(f"the value in {assignment!r} is not valid YAML") from error
+            raise ConfigError(f"the value in {assignment!r} is not valid YAML") from error
     return result
 
 
@@ -93,16 +93,16 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     for key, value in values.items():
         full = f"{where}.{key}" if where else str(key)
         if key not in fields:
-            raise SoundspotError(f"unknown key {full!r}: {nearest(str(key), list(fields))}")
+            raise ConfigError(f"unknown key {full!r}: {nearest(str(key), list(fields))}")
         made[key] = _convert(value, hints[key], full)
     for name, field in fields.items():
         if name not in made and field.default is field.default_factory is dataclasses.MISSING:
             section = f" in section {where!r}" if where else ""
-            raise SoundspotError(f"missing key {name!r}{section}")
+            raise ConfigError(f"missing key {name!r}{section}")
     try:
         return cls(**made)
     except ValueError as error:
-        raise SoundspotError(f"{where or cls.__name__}: {error}") from error
+        raise ConfigError(f"{where or cls.__name__}: {error}") from error
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
@@ -119,7 +119,7 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         return _within(number, arguments[1], where)
     if origin is dict or dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise SoundspotError(f"{where} must be a section of keys, not {_short(value)}")
+            raise ConfigError(f"{where} must be a section of keys, not {_short(value)}")
         if origin is dict:
             items = ((str(key), item) for key, item in value.items())
             return {key: _convert(item, arguments[1], f"{where}.{key}") for key, item in items}
@@ -128,11 +128,11 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         # By type too: 1 == True to Python, but not to what reads the setting.
         if not any(type(value) is type(a) and value == a for a in arguments):
             choices = nearest(str(value), [str(a) for a in arguments])
-            raise SoundspotError(f"{where}={_short(value)}: {choices}")
+            raise ConfigError(f"{where}={_short(value)}: {choices}")
         return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise SoundspotError(f"{where} must be a list, not {_short(value)}")
+            raise ConfigError(f"{where} must be a list, not {_short(value)}")
         return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
     leaf = _convert_leaf(value, hint, where)
     return _within(leaf, _INT64, where) if hint is int else leaf
@@ -142,25 +142,25 @@ def _convert_leaf(value: Any, hint: Any, where: str) -> Any:
     if hint is Any or hint is object:
         return value
     if isinstance(value, str) and "\0" in value:
-        raise SoundspotError(f"{where} contains a NUL byte: {_short(value)}")
+        raise ConfigError(f"{where} contains a NUL byte: {_short(value)}")
     if hint is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
             number = float(value)  # YAML 1.1 reads 5e-4 as a string
             if math.isfinite(number):
                 return number
-            raise SoundspotError(f"{where} must be a finite number, not {_short(value)}")
+            raise ConfigError(f"{where} must be a finite number, not {_short(value)}")
     elif hint is Path and isinstance(value, str):
         return Path(value)
     elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise SoundspotError(f"{where} must be {hint.__name__}, not {_short(value)}")
+    raise ConfigError(f"{where} must be {hint.__name__}, not {_short(value)}")
 
 
 def _within(number: Any, allowed: Range, where: str) -> Any:
     if allowed.low <= number <= allowed.high:
         return number
     upper = f"to {allowed.high}" if allowed.high < math.inf else "upwards"
-    raise SoundspotError(f"{where} must be from {allowed.low} {upper}, not {_short(number)}")
+    raise ConfigError(f"{where} must be from {allowed.low} {upper}, not {_short(number)}")
 
 
 def _short(value: Any) -> str:
@@ -188,7 +188,7 @@ def read_typed(
             raise ValueError(f"it holds a {type(values).__name__}, not keys and values")
         return from_dict(cls, upgrade(values))
     except (OSError, ValueError, LookupError, TypeError, SoundspotError) as error:
-        raise SoundspotError(f"{path} is damaged ({error}); {remedy}") from error
+        raise SoundspotError(f"{path} is damaged ({error}); {remedy}", "damaged") from error
 
 
 def to_dict(config: Any) -> dict[str, Any]:

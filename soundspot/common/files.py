@@ -7,14 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import BusyError, SoundspotError
 
 LOCK = ".lock"  # the usual name of a folder's lock
 TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}(\.[^.]*)?")  # names that `atomic_write` gives
-
-
-class BusyError(SoundspotError):
-    """Another process holds a lock."""
 
 
 @contextmanager
@@ -24,7 +20,7 @@ def explain_write_errors(path: Path, advice: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{error.strerror or error}{advice and f'; {advice}'}"
-        raise SoundspotError(f"cannot write {path}: {reason}") from error
+        raise SoundspotError(f"cannot write {path}: {reason}", "no-write") from error
 
 
 @contextmanager

@@ -9,11 +9,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from soundspot.data.ledger import Status
+from soundspot.common.errors import MediaError
+from soundspot.data.ledger import Status, status_of
 from soundspot.data.manifest import Box, media_digest
 from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_sound
 from soundspot.media import clips as media
-from soundspot.media.decoding import MediaError
 from soundspot.media.file_types import PICTURES
 from soundspot.media.resizing import resize_frame
 
@@ -92,7 +92,7 @@ def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> 
             sound_file = paths[1] if len(paths) > 1 else None
             clip = media.read_clip(paths[0], sound_file, None if image else item.at)
         except MediaError as error:
-            faults.append((error.fault, str(error).replace(f"{source}{os.sep}", "")))
+            faults.append((status_of(error), str(error).replace(f"{source}{os.sep}", "")))
             continue
         except Exception as error:  # among millions of files, some break a decoder in new ways
             faults.append(("unreadable", f"{files[0]} cannot be read ({error!r})"))

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 from rich.table import Table
 
 from soundspot.common.console import result_console
+from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 
 LEDGER = "ledger.jsonl"
@@ -22,6 +23,13 @@ Status = Literal[
     "not understood",  # a file whose name does not fit the corpus
     "ignored",  # a file that nobody asked for: not a loss
 ]
+
+
+def status_of(error: SoundspotError) -> Status:
+    """What an error says about the file that was read."""
+    if error.code == "silent":
+        return "silent"
+    return "no sound" if error.code == "no-sound" else "unreadable"
 
 
 @dataclass(frozen=True)

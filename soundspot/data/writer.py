@@ -24,7 +24,6 @@ from soundspot.data.ledger import LEDGER, LedgerEntry, Summary, is_loss
 from soundspot.data.manifest import HEAD, PARTIAL, Pair, Pairing, Sound, write_rows
 from soundspot.data.pair_set import FRAME_SIZE, ItemError, PairSet, decode_frame, decode_sound
 from soundspot.media import clips as media
-from soundspot.media.decoding import Fault
 from soundspot.media.resizing import resize_frame
 
 T = TypeVar("T")
@@ -32,10 +31,6 @@ T = TypeVar("T")
 
 class SourceError(SoundspotError):
     """One item of the corpus gives no pair: the ledger says so, and the run continues."""
-
-    def __init__(self, message: str, fault: Fault) -> None:
-        super().__init__(message)
-        self.fault = fault
 
 
 @dataclass(frozen=True)
@@ -155,8 +150,7 @@ def _from_source(make: Callable[[], T]) -> T:
     try:
         return make()
     except SoundspotError as error:
-        fault = error.fault if isinstance(error, media.MediaError) else "unreadable"
-        raise SourceError(str(error), fault) from error
+        raise SourceError(str(error), error.code) from error
 
 
 def _dump(values: Mapping[str, Any]) -> str:

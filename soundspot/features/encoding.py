@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from soundspot.common.errors import SoundspotError
-from soundspot.common.files import BusyError, atomic_write, locked, remove_leftovers, write_text
+from soundspot.common.errors import BusyError, SoundspotError
+from soundspot.common.files import atomic_write, locked, remove_leftovers, write_text
 from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator

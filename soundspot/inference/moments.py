@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float32
 
+from soundspot.common.errors import MediaError
 from soundspot.common.progress import progress
 from soundspot.inference.localizer import CHUNK, Localizer
 from soundspot.inference.result import Localization
 from soundspot.inference.sound_events import QUIET, SLICE
 from soundspot.media.clips import SOUND_SECONDS, heard_span, iter_windows, read_frames, read_sounds
-from soundspot.media.decoding import AnyWaveform, MediaError
+from soundspot.media.decoding import AnyWaveform
 from soundspot.media.opening import OpenMedia
 from soundspot.model.routing import Route, is_unknown
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from soundspot.common.errors import MediaError
 from soundspot.media import decoding, images, resampling, sound
-from soundspot.media.decoding import SAMPLE_RATE, MediaError, Picture, TimedSound, Waveform
+from soundspot.media.decoding import SAMPLE_RATE, Picture, TimedSound, Waveform
 from soundspot.media.opening import Media, MediaInfo, OpenMedia, opened, probe
 from soundspot.media.sound import SILENCE_PEAK, SOUND_SAMPLES, SOUND_SECONDS, cut, is_silent
 from soundspot.media.writing import flac_bytes, jpeg_bytes, write_flac, write_jpeg, write_video
@@ -159,7 +160,9 @@ def iter_frames(media: Media, fps: float) -> Iterator[tuple[float, Picture]]:
     with opened(media) as file:
         file.info.require_video()
         if not 0 < fps < math.inf:
-            raise MediaError(f"expected a number of frames per second above 0, got {fps}")
+            raise MediaError(
+                f"expected a number of frames per second above 0, got {fps}", "bad-input"
+            )
         times = (k / fps for k in itertools.count())
         frames = decoding.shown(file.walk("video"), times, hold=-decoding.CLOCK_TOLERANCE)
         for time, frame in frames:

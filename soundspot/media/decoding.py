@@ -20,7 +20,7 @@ from av.container import InputContainer
 from av.sidedata.sidedata import SideDataContainer
 from jaxtyping import Float32, UInt8
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import MediaError
 from soundspot.media import deadline
 
 SAMPLE_RATE = 16_000
@@ -47,15 +47,6 @@ TimedSound = tuple[float, av.AudioFrame]  # a decoded piece of sound and its sec
 
 Track = Literal["video", "audio"]
 T = TypeVar("T")
-Fault = Literal["unreadable", "no sound", "silent"]
-
-
-class MediaError(SoundspotError):
-    """A file that cannot give what was asked of it; the message names the file and says why."""
-
-    def __init__(self, message: str, fault: Fault = "unreadable") -> None:
-        super().__init__(message)
-        self.fault = fault
 
 
 class HangError(MediaError):

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from soundspot.media.decoding import MediaError, Picture, explain
+from soundspot.common.errors import MediaError
+from soundspot.media.decoding import Picture, explain
 
 # Pillow knows many more, some of which start other programs (EPS runs Ghostscript).
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")

@@ -15,8 +15,9 @@ from av.container import InputContainer
 from av.video.frame import VideoFrame
 from PIL import Image
 
+from soundspot.common.errors import Code, MediaError
 from soundspot.media import decoding, images
-from soundspot.media.decoding import MediaError, Track
+from soundspot.media.decoding import Track
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["image", "sound", "video"]
@@ -49,17 +50,18 @@ class MediaInfo:
     def require_sound(self) -> None:
         """Raise `MediaError` if there is no sound track."""
         if not self.has_sound:
-            raise MediaError(f"{self._is_a} without sound: give a sound file too", "no sound")
+            raise MediaError(f"{self._is_a} without sound: give a sound file too", "no-sound")
 
     def require_picture(self) -> None:
         """Raise `MediaError` if there is nothing to see."""
         if self.kind == "sound":
-            raise MediaError(f"{self.path} has no picture, only sound: give an image or a video")
+            sentence = f"{self.path} has no picture, only sound: give an image or a video"
+            raise MediaError(sentence, "no-picture")
 
     def require_video(self) -> None:
         """Raise `MediaError` if there are no moving pictures."""
         if self.kind != "video":
-            raise MediaError(f"{self._is_a}, not a video: give a video")
+            raise MediaError(f"{self._is_a}, not a video: give a video", "no-video")
 
     def moment(self, at: float | None) -> float:
         """A moment of a video or sound: the middle by default, else one that must lie inside."""
@@ -67,7 +69,8 @@ class MediaInfo:
         if at is None:
             return duration / 2
         if not 0 <= at <= duration + decoding.CLOCK_TOLERANCE:
-            raise MediaError(f"{self.path} is {duration:.2f} s long: it has no moment {at} s")
+            sentence = f"{self.path} is {duration:.2f} s long: it has no moment {at} s"
+            raise MediaError(sentence, "no-moment")
         return at
 
     def missing(self, what: str, at: float) -> MediaError:
@@ -176,7 +179,8 @@ def _check_file(path: Path) -> None:
             if not file.read(1):
                 raise MediaError(f"{path} is empty (0 bytes)")
     except OSError as error:
-        raise MediaError(f"cannot open {path}: {error.strerror}") from error
+        code: Code = "missing" if isinstance(error, FileNotFoundError) else "unreadable"
+        raise MediaError(f"cannot open {path}: {error.strerror}", code) from error
 
 
 def _inspect(path: Path, container: InputContainer) -> MediaInfo:

@@ -11,7 +11,8 @@ import av
 import numpy as np
 from jaxtyping import Float32
 
-from soundspot.media.decoding import SAMPLE_RATE, MediaError, TimedSound, Waveform
+from soundspot.common.errors import MediaError
+from soundspot.media.decoding import SAMPLE_RATE, TimedSound, Waveform
 
 _HOLE = 0.1  # s; time stamps this far ahead of the samples mean missing sound, less is jitter
 LONGEST_HOLE = 600  # s; beyond it the time stamps are broken

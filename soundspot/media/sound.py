@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float32
 
+from soundspot.common.errors import MediaError
 from soundspot.media import decoding, resampling
-from soundspot.media.decoding import SAMPLE_RATE, AnyWaveform, MediaError, TimedSound, Waveform
+from soundspot.media.decoding import SAMPLE_RATE, AnyWaveform, TimedSound, Waveform
 from soundspot.media.opening import OpenMedia
 
 SOUND_SECONDS = 3.0

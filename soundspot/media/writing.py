@@ -15,9 +15,10 @@ from av.container import OutputContainer
 from jaxtyping import Float32
 from PIL import Image
 
+from soundspot.common.errors import MediaError
 from soundspot.common.files import atomic_write, write_bytes
 from soundspot.media import decoding
-from soundspot.media.decoding import SAMPLE_RATE, MediaError, Picture, TimedSound, Waveform
+from soundspot.media.decoding import SAMPLE_RATE, Picture, TimedSound, Waveform
 from soundspot.media.opening import PathLike
 from soundspot.media.resampling import LONGEST_HOLE
 

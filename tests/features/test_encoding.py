@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from filelock import FileLock
 
-from soundspot.common.errors import SoundspotError
-from soundspot.common.files import BusyError
+from soundspot.common.errors import BusyError, SoundspotError
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features import encoding, spec
 from soundspot.features.cache import FeatureCache, cache_folder

@@ -199,7 +199,7 @@ def test_the_digest_covers_everything_that_decides_a_map(shipped: Path):
         replace(model, cycles=2),
         replace(model, learned=replace(learned, method=other)),
         replace(model, learned=replace(learned, card=replace(model.card, second_look=0.3))),
-        replace(model, learned=replace(learned, card=replace(model.card, calibration={"threshold": 0.1}))),
+        replace(model, learned=replace(learned, card=replace(model.card, calibration={"a": 0.1}))),
         replace(model, named=replace(learned)),
     ]  # fmt: skip
     assert len({model.digest, *(variant.digest for variant in variants)}) == len(variants) + 1

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from soundspot.inference.router import Router
 
 from brightness import brightness_localizer
 from soundspot.inference.localizer import Localizer
-from soundspot.inference.router import Router
 from soundspot.model.routing import RouteTable
 from soundspot.web import comparing, handlers
 from soundspot.web.comparing import NOTHING, ServedModels

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import numpy as np
-
 from soundspot.inference.named_events import NamedEvent
+
 from soundspot.media import clips as media
 from soundspot.web.timeline import (
     COLUMNS,

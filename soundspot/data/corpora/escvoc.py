@@ -29,7 +29,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
-from soundspot.data.ledger import LedgerEntry, Status, Summary
+from soundspot.data.ledger import LedgerEntry, Status, Summary, status_of
 from soundspot.data.manifest import Box, Pair, Sound
 from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import PairWriter, SourceError
@@ -195,7 +195,7 @@ def store_media(
             names[key] = add(_id(row), partial(make, row))
             entries.append(LedgerEntry(key, "done"))
         except SourceError as error:
-            status: Status = error.fault if row["path"].exists() else "missing"
+            status: Status = status_of(error) if row["path"].exists() else "missing"
             entries.append(LedgerEntry(key, status, str(error)))
     return names, entries
 
