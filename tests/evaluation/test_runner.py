@@ -14,6 +14,7 @@ from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
+from soundspot.inference import localizer
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig
@@ -140,7 +141,7 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
     wanted = EvaluationRequest(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
     first = run_evaluation(wanted)  # encodes the white noise anew
-    monkeypatch.delattr(predictions, "load_encoders")
+    monkeypatch.delattr(localizer, "load_encoders")
     again = run_evaluation(wanted)
     assert [result.rows for result in again.results] == [result.rows for result in first.results]
     assert again.results[0].source_detections == first.results[0].source_detections
@@ -167,7 +168,8 @@ def test_a_cache_of_other_weights_is_not_used(tmp_path, tiny_pairs):
     encode(pairs, cache_folder(pairs, spec), spec)
     model = open_model(save_model(tmp_path / "model", {"encoder_weights": "others"}))
     features = predictions.open_features(model, pairs, ["frames/val-0.jpg"], [])
-    assert isinstance(features, EncodedFeatures) and list(features.frames) == ["frames/val-0.jpg"]
+    encoded = features.learned
+    assert isinstance(encoded, EncodedFeatures) and list(encoded.frames) == ["frames/val-0.jpg"]
 
 
 def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from soundspot.inference.grids import resize_map
-from soundspot.inference.regions import map_heat
 
 from soundspot.inference import figures
+from soundspot.inference.maps import map_heat, resize_map
 from soundspot.inference.video_drawing import LAYER, draw
 from soundspot.media import decoding
 from soundspot.media.planes import at_most, from_rgb, to_frame

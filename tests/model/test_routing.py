@@ -13,7 +13,7 @@ LABELS = LabelMap((Thing("banjo", (2, 0), (7,)),), learned=(0, 5), related=(1,),
 
 @pytest.fixture(autouse=True)
 def constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("KNOWN", 0.1), ("OWN", 1.0), ("LABELSD", 4.0)):
+    for name, value in (("KNOWN", 0.1), ("LEARNED", 1.0), ("NAMED", 4.0)):
         monkeypatch.setattr(routing, name, value)
 
 
