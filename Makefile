@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: demo test test-fast check docs fuzz mutants release format clean
 .DEFAULT_GOAL := demo
 
-demo: $(INSTALLED)  ## set up, fetch the encoders, localise a sound in a real photograph
+demo: $(INSTALLED)  ## set up, fetch the encoders, localize a sound in a real photograph
 	$(BIN)/soundspot weights fetch vgg16-imagenet
 	$(BIN)/soundspot weights fetch mobilenetv2-imagenet
 	$(BIN)/soundspot weights fetch yamnet-audioset

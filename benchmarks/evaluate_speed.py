@@ -65,8 +65,8 @@ def example(pairs):
     rng = np.random.default_rng(0)
     low, high = np.moveaxis(np.sort(rng.random((pairs, 2, 2)) * 0.9, axis=1), 1, 0)
     high += 0.1
-    centre = (np.arange(14) + 0.5) / 14
-    inside = (centre > low[:, :, None]) & (centre < high[:, :, None])
+    center = (np.arange(14) + 0.5) / 14
+    inside = (center > low[:, :, None]) & (center < high[:, :, None])
     bright = inside[:, 1, :, None] & inside[:, 0, None, :]
     maps = (rng.random((pairs, 14, 14)) + bright).astype(np.float32)
     return maps, np.concatenate([low, high], axis=1).tolist()

@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from soundspot.inference.router import blend, joined_threshold
+from soundspot.inference.visibility import is_visible
 from torch import Tensor
 
 from soundspot.data.pair_set import PairSet
@@ -37,8 +39,6 @@ from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import annotated_scenes
 from soundspot.inference.models import DEFAULT_MODEL, NAMES_THRESHOLD
-from soundspot.inference.router import blend, joined_threshold
-from soundspot.inference.visibility import is_visible
 from soundspot.media.clips import SOUND_SAMPLES, read_waveform
 from soundspot.model import routing
 

@@ -77,7 +77,7 @@ def train(pairs, cache, epochs, rate, seed, say):
     known = np.array([i for i, row in enumerate(everything) if boxes[row.id]])
     classes = np.array([row.cls for row in everything])
     model = Supervised(cache.spec.c_a)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=1e-4)
     best, kept, course = -1.0, None, []
     for epoch in range(epochs):
         rng = np.random.default_rng([seed, epoch])
@@ -92,9 +92,9 @@ def train(pairs, cache, epochs, rate, seed, say):
             other = torch.from_numpy(classes[part] != classes[part[order]])
             loss = model(f_v, f_a, truth)
             loss = loss + model(f_v[other], f_a[order][other], torch.zeros_like(truth[other]))
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         model.eval()
         found = validate(model.method, cache, pairs)
         course.append(found)

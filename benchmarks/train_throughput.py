@@ -42,7 +42,7 @@ from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.model.pcm import PCM
 from soundspot.training.data import TrainingData, batches
-from soundspot.training.optimiser import make_optimiser
+from soundspot.training.optimizer import make_optimizer
 from soundspot.training.recipe import TrainConfig
 
 C_V, C_A, GRID = 512, 1024, 14
@@ -143,14 +143,14 @@ def make_step(config, channels_last, amp=False):
     model = SSPL(config)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
-    optimiser = make_optimiser(model, TrainConfig())
+    optimizer = make_optimizer(model, TrainConfig())
 
     def step(batch):
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=amp):
             output = model(batch)
         output.loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 

@@ -212,7 +212,7 @@ def mean_score(row):
     return (row["val"]["ciou"] + row["val"]["duets"]) / 2 if row["val"] else -1.0
 
 
-def summarise(trials, fingerprint, finished):
+def summarize(trials, fingerprint, finished):
     """The chosen learning rate of every line with a finished trial."""
     table = Table("line", "method", "lr", "cIoU", "AUC", "duets", "trials")
     for label in dict.fromkeys(trial.label for trial in trials):
@@ -260,7 +260,7 @@ def main(arguments=None):
         run(trials[index::count], pairs, asked.out, asked.runs, command, say)
     except SoundspotError as error:
         raise SystemExit(f"{error}") from None
-    Console().print(summarise(trials, pairs.fingerprint()[:16], read_finished(asked.out)))
+    Console().print(summarize(trials, pairs.fingerprint()[:16], read_finished(asked.out)))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 
 import yaml
+from soundspot.inference.second_look import FINER
 
 from soundspot.common.config import from_dict
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.tables import percent
 from soundspot.features.spec import FeatureSpec
-from soundspot.inference.second_look import FINER
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "soundspot" / "pretrained"
@@ -30,7 +30,7 @@ def card(name, report, words):
     about = json.loads((MODELS / f"{name}.json").read_text())
     own = words["models"][name]
     rows = {row["benchmark"]: row for row in report["rows"] if row["model"] == name and _main(row)}
-    disc = next(row for row in report["rows"] if row["model"] == "centred disc" and _main(row))
+    disc = next(row for row in report["rows"] if row["model"] == "centerd disc" and _main(row))
     test, duets = rows["escvoc"], rows["escvoc-duets"]
     made = about["provenance"]
     size = (MODELS / f"{name}.safetensors").stat().st_size / 1e6
@@ -45,7 +45,7 @@ def card(name, report, words):
         f"| {test['auc']:.3f} | {_duets(duets)} |",
         f"| val (chose the step) | {val['ciou']:.3f} | | {val['auc']:.3f} "
         f"| {percent(val['duets'])} % |",
-        f"| test, centred disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
+        f"| test, centerd disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
         f"{disc['ciou_high']:.3f} | {disc['auc']:.3f} | – |",
         "",
         f"Protocol `sspl`, {test['n']} pairs and {duets['n'] // 2} duets. "
@@ -63,11 +63,11 @@ def card(name, report, words):
         *(f"- {line}" for line in words["data"]),
         "## Limits",
         *(f"- {line}" for line in [*own["limits"], *_shared_limits(about, words)]),
-        "## Licence",
-        words["licence"].strip(),
+        "## License",
+        words["license"].strip(),
     ]
     text = "\n".join(parts)
-    for heading in ("## Numbers", "## How it was made", "## Limits", "## Licence"):
+    for heading in ("## Numbers", "## How it was made", "## Limits", "## License"):
         text = text.replace(f"\n{heading}\n", f"\n\n{heading}\n\n")
     return text + "\n"
 

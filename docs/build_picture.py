@@ -26,24 +26,24 @@ def draw_scene():
     image = Image.fromarray(np.broadcast_to(sky, (height, width, 3)).astype(np.uint8))
     draw = ImageDraw.Draw(image)
 
-    def shape(kind, points, colour):
+    def shape(kind, points, color):
         scaled = [(FINE * x, FINE * y) for x, y in points]
         if kind == "ellipse":
-            draw.ellipse([*scaled[0], *scaled[1]], fill=colour)
+            draw.ellipse([*scaled[0], *scaled[1]], fill=color)
         else:
-            draw.polygon(scaled, fill=colour)
+            draw.polygon(scaled, fill=color)
 
     brown, dark = (92, 64, 44), (58, 42, 32)
     shape("polygon", [(0, 300), (480, 250), (480, 262), (0, 316)], brown)
     shape("polygon", [(330, 266), (400, 190), (406, 194), (345, 266)], brown)
     for x, y in ((395, 190), (415, 205), (380, 210), (60, 285), (85, 275)):
         shape("ellipse", [(x - 16, y - 9), (x + 16, y + 9)], (70, 120, 60))
-    red, grey, cream = (190, 90, 50), (120, 105, 90), (235, 220, 195)
+    red, gray, cream = (190, 90, 50), (120, 105, 90), (235, 220, 195)
     shape("polygon", [(118, 232), (52, 262), (60, 276), (126, 254)], dark)  # tail
-    shape("ellipse", [(100, 160), (220, 268)], grey)  # body
+    shape("ellipse", [(100, 160), (220, 268)], gray)  # body
     shape("ellipse", [(140, 175), (222, 262)], red)  # breast
     shape("ellipse", [(150, 225), (205, 270)], cream)
-    shape("ellipse", [(170, 120), (236, 186)], grey)  # head
+    shape("ellipse", [(170, 120), (236, 186)], gray)  # head
     shape("ellipse", [(186, 134), (236, 190)], red)
     shape("polygon", [(108, 200), (185, 195), (170, 240), (96, 250)], dark)  # wing
     shape("polygon", [(108, 212), (170, 208), (160, 232), (104, 240)], (95, 80, 68))
@@ -78,7 +78,7 @@ def sing():
 
 
 def main():
-    """Localise the song in the scene."""
+    """Localize the song in the scene."""
     result = soundspot.load(device="cpu").localize(draw_scene(), sing())
     print(result.describe())  # noqa: T201
     result.save(OUT)

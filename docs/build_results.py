@@ -3,7 +3,7 @@
     python docs/build_results.py
 
 Tables: results/reproduce/*.json, written by `soundspot reproduce TABLE -o results/reproduce`.
-The centre prior: results/centre_prior.json, the rows of `soundspot evaluate --trivial`.
+The center prior: results/center_prior.json, the rows of `soundspot evaluate --trivial`.
 Commentary: docs/readings.yaml, one paragraph per table.
 """
 
@@ -51,7 +51,7 @@ def build(results: Path, readings: Path) -> str:
         path = results / f"{name}.json"
         if path.exists():
             parts.append(_section(name, read_results(path), words[name]))
-    parts.append(_centre_prior(results.parent / "centre_prior.json", words["centre-prior"]))
+    parts.append(_center_prior(results.parent / "center_prior.json", words["center-prior"]))
     missing = [name for name in ORDER if not (results / f"{name}.json").exists()]
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
@@ -70,18 +70,18 @@ def _section(name, results, reading):
     return f"{table}{figure}\n{reading.strip()}\n\n{how}\n"
 
 
-def _centre_prior(path, reading):
-    """The centred disc on the paper's benchmarks beside the paper's SSPL."""
+def _center_prior(path, reading):
+    """The centerd disc on the paper's benchmarks beside the paper's SSPL."""
     content = json.loads(path.read_text(encoding="utf-8"))
     published = {
         line.label: line.published for line in find_table("main").lines if "PCM" in line.label
     }
     table = ["|  | cIoU | AUC |", "|---|---:|---:|"]
     for row in content["rows"]:
-        if row["model"] != "centred disc" or row["protocol"] != "sspl":
+        if row["model"] != "centerd disc" or row["protocol"] != "sspl":
             continue
         low, high = row["ciou_low"], row["ciou_high"]
-        name = f"{row['benchmark']}: centred disc, our measurement"
+        name = f"{row['benchmark']}: centerd disc, our measurement"
         table.append(f"| {name} | {row['ciou']:.3f} ({low:.3f}–{high:.3f}) | {row['auc']:.3f} |")
         for label, numbers in published.items():
             for key, (ciou, auc) in numbers.items():
@@ -91,7 +91,7 @@ def _centre_prior(path, reading):
                     table.append(f"| {name} | {ciou:.3f} | {auc:.3f} |")
     how = content["provenance"]
     return (
-        "## The centre prior of the paper's benchmarks\n\n"
+        "## The center prior of the paper's benchmarks\n\n"
         + "\n".join(table)
         + f"\n\n{reading.strip()}\n\nCommand: `{how['command']}` (commit {how['commit']}).\n"
     )

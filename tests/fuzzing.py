@@ -293,11 +293,11 @@ def _read_checkpoint(path: Path) -> object:
 def _parts_of_run() -> tuple[Any, Any, Any]:
     from soundspot.model.methods.sspl import SSPL, SSPLConfig
     from soundspot.training.average import WeightAverage
-    from soundspot.training.optimiser import make_optimiser
+    from soundspot.training.optimizer import make_optimizer
     from soundspot.training.recipe import TrainConfig
 
     method = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=11))
-    return method, WeightAverage(method, 0.5), make_optimiser(method, TrainConfig())
+    return method, WeightAverage(method, 0.5), make_optimizer(method, TrainConfig())
 
 
 def _state(folder: Path) -> Path:

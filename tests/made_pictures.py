@@ -4,7 +4,7 @@ import numpy as np
 
 
 def tiles(height: int, width: int) -> np.ndarray:
-    """Coloured tiles of seven pixels: sharp edges, and nothing plain."""
+    """Colored tiles of seven pixels: sharp edges, and nothing plain."""
     rng = np.random.default_rng(0)
-    colours = rng.integers(0, 256, (height // 7 + 1, width // 7 + 1, 3), dtype=np.uint8)
-    return colours.repeat(7, axis=0).repeat(7, axis=1)[:height, :width]
+    colors = rng.integers(0, 256, (height // 7 + 1, width // 7 + 1, 3), dtype=np.uint8)
+    return colors.repeat(7, axis=0).repeat(7, axis=1)[:height, :width]

@@ -101,7 +101,7 @@ def pcm(f_v, f_a, w, total):
     b = [relu(w[f"b.{i}"])[None] for i in range(3)]
     outputs = []
     for t in range(total):
-        if t == 0:  # initialise: levels below the top start as activated predictions
+        if t == 0:  # initialize: levels below the top start as activated predictions
             r3 = f_v
             r2 = gelu(norm(t, "feedback_2", max_pool(conv(r3, w["w_32.weight"], padding=1))))
             r1 = gelu(norm(t, "feedback_1", max_pool(conv(r2, w["w_21.weight"], padding=1))))
@@ -181,10 +181,10 @@ def byol(p1, p2, t1, t2):
 
 
 def whiten(z, ridge):
-    centred = z - z.mean(0)
-    covariance = centred.T @ centred / (len(z) - 1)
+    centerd = z - z.mean(0)
+    covariance = centerd.T @ centerd / (len(z) - 1)
     covariance = (1 - ridge) * covariance + ridge * np.eye(z.shape[1])
-    return centred @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    return centerd @ np.linalg.inv(np.linalg.cholesky(covariance)).T
 
 
 def w_mse(z1, z2, ridge):

@@ -29,7 +29,7 @@ _TURNS = [np.exp(-2j * np.pi * k * np.arange(WINDOW) / FFT) for k in range(FFT /
 
 
 def mel_filters() -> NDArray[np.float64]:
-    """(64 bands, 257 bins): each band rises and falls linearly in mel between its neighbours."""
+    """(64 bands, 257 bins): each band rises and falls linearly in mel between its neighbors."""
 
     def mel(hertz: float) -> float:  # HTK; the factor cancels, the shape does not
         return 2595 * np.log10(1 + hertz / 700)
@@ -38,7 +38,7 @@ def mel_filters() -> NDArray[np.float64]:
     step = (high - low) / (BANDS + 1)
     filters = np.zeros((BANDS, FFT // 2 + 1))
     for band in range(BANDS):
-        centre = low + (band + 1) * step
+        center = low + (band + 1) * step
         for k in range(1, FFT // 2 + 1):  # the DC bin stays zero
-            filters[band, k] = max(0, 1 - abs(mel(k * RATE / FFT) - centre) / step)
+            filters[band, k] = max(0, 1 - abs(mel(k * RATE / FFT) - center) / step)
     return filters

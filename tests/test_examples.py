@@ -28,7 +28,7 @@ BARKS = (
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch) -> Path:
-    """A folder with the files that the examples of localising name."""
+    """A folder with the files that the examples of localizing name."""
     monkeypatch.chdir(tmp_path)
     media.write_video("clip.mp4", [FRAME] * 20, BARKS, 10.0)
     media.write_jpeg("photo.jpg", FRAME)
@@ -74,7 +74,7 @@ def run_docstring(thing: object) -> None:
     [load, Localizer.localize, Localizer.localize_batch, render_video],
     ids=lambda thing: thing.__qualname__,
 )
-def test_docstrings_of_localising(thing, here):
+def test_docstrings_of_localizing(thing, here):
     run_docstring(thing)
 
 

@@ -122,4 +122,4 @@ def test_a_diverged_trial_is_recorded_and_never_chosen(script, tiny_pairs, table
         good.describe() | {"val": {"ciou": 0.0, "auc": 0.0, "duets": 0.0}, "data_fingerprint": "f"},
     ]
     assert max(rows, key=script.mean_score)["lr"] == 2e-4
-    assert script.summarise([good, bad], "f", rows).row_count == 1
+    assert script.summarize([good, bad], "f", rows).row_count == 1

@@ -12,12 +12,12 @@ weights_app = App(name="weights", help="List, fetch, add and verify the pretrain
 
 @weights_app.command(name="list")
 def list_weights() -> None:
-    """List all names with their licences and sources, and whether they are in the cache."""
+    """List all names with their licenses and sources, and whether they are in the cache."""
     for status in weights.list_entries():
         entry = status.entry
         state = f"cached, {status.size / 1e6:.1f} MB" if status.cached else "not cached"
         say(f"{entry.name:<20} {state:<18} {entry.description}")
-        for line in (f"licence: {entry.licence}", *entry.sources):
+        for line in (f"license: {entry.license}", *entry.sources):
             say(f"    {line}")
 
 

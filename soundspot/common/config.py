@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def nearest(name: str, choices: Sequence[str]) -> str:
-    """A hint for a misspelt name: the nearest choice, if any is near, and a list of all."""
+    """A hint for a misspelled name: the nearest choice, if any is near, and a list of all."""
     close = difflib.get_close_matches(name, choices, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}The choices are {', '.join(choices)}"
@@ -78,6 +78,7 @@ class Range:
 
 
 Seed = Annotated[int, Range(0, 2**63 - 1)]
+_RENAMED = {"map_centring": "map_centering"}  # keys that older checkpoints and runs hold
 _INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 
 
@@ -201,7 +202,8 @@ def as_stored(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
     A config whose newer key has a default of a new meaning says so in a class attribute `earlier`.
     """
-    return {**getattr(cls, "earlier", {}), **values}
+    current = {_RENAMED.get(key, key): value for key, value in values.items()}
+    return {**getattr(cls, "earlier", {}), **current}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sou
 def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
     """Decode a stored frame, which must be 256 x 256 RGB."""
     try:
-        with images.recognise(io.BytesIO(data)) as image:
+        with images.recognize(io.BytesIO(data)) as image:
             image.load()
             size, mode, pixels = image.size, image.mode, np.array(image)
     except Exception as error:  # Pillow reports a broken file as almost anything

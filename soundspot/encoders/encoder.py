@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class EncoderSpec:
     """A frozen encoder.
 
-    A visual encoder maps normalised RGB (b 3 h w) to a feature grid (b c h/stride w/stride); an
+    A visual encoder maps normalized RGB (b 3 h w) to a feature grid (b c h/stride w/stride); an
     audio encoder maps mono 16 kHz waveforms (b samples) to one embedding per log-mel patch
     (b patches c). Both stay in eval mode after `.train()`.
 

@@ -1,4 +1,4 @@
-"""From public files to the cache: recognised by sha256, unpacked as data, converted to tensors."""
+"""From public files to the cache: recognized by sha256, unpacked as data, converted to tensors."""
 
 import json
 import tarfile
@@ -14,7 +14,7 @@ from soundspot.encoders.weight_cache import Record, WeightsError, product, recor
 
 
 def install(file: BufferedIOBase, label: str, entry: RegistryEntry, registry: Registry) -> None:
-    """Recognise a file by its sha256; keep it, or the source files inside it."""
+    """Recognize a file by its sha256; keep it, or the source files inside it."""
     digest = weight_cache.sha256(file)
     for source in entry.sources:
         if digest == source.sha256:

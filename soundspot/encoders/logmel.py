@@ -80,7 +80,7 @@ def log_mel_patches(
 def _magnitude(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch frames 257"]:
     """|DFT| of 400-sample frames, each windowed and then zero-padded on its right to 512.
 
-    torch.stft would centre a short window in the FFT frame, 56 samples late, and drop the frames
+    torch.stft would center a short window in the FFT frame, 56 samples late, and drop the frames
     that need samples beyond the end. Padding window and waveform on the right avoids both.
     """
     pad = FFT - WINDOW
@@ -95,10 +95,10 @@ def _magnitude(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch
 def mel_matrix() -> NDArray[np.float32]:
     """Weights (257 bins, 64 bands): triangles on the HTK mel scale, which starts above DC."""
     edges = np.linspace(_hertz_to_mel(LOW_HZ), _hertz_to_mel(HIGH_HZ), BANDS + 2)
-    lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
+    lower, center, upper = edges[:-2], edges[1:-1], edges[2:]
     bins = _hertz_to_mel(np.linspace(0, SAMPLE_RATE / 2, BINS))[:, None]
-    rising = (bins - lower) / (centre - lower)
-    falling = (upper - bins) / (upper - centre)
+    rising = (bins - lower) / (center - lower)
+    falling = (upper - bins) / (upper - center)
     return np.maximum(0, np.minimum(rising, falling)).astype(np.float32)
 
 

@@ -55,7 +55,7 @@ class InvertedResidual(nn.Module):
 class MobileNetV2(nn.Module):
     """torchvision's `mobilenet_v2`, its batch norms folded into the convolutions.
 
-    It takes RGB in 0..1, normalised with the ImageNet mean and standard deviation.
+    It takes RGB in 0..1, normalized with the ImageNet mean and standard deviation.
     """
 
     def __init__(self) -> None:

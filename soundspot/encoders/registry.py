@@ -56,7 +56,7 @@ class RegistryEntry:
     name: str
     kind: Literal["weights", "media"]
     description: str
-    licence: str
+    license: str
     sources: tuple[Source, ...]
 
 

@@ -21,7 +21,7 @@ TENSOR_TYPES = {0: "<f4", 2: "<i4", 9: "i1"}  # TensorType: float32, int32, int8
 
 @dataclass(frozen=True)
 class Layer:
-    """One operator that has weights, dequantised to float32, in TFLite's axis order.
+    """One operator that has weights, dequantized to float32, in TFLite's axis order.
 
     Attributes:
         kind: "conv" (out h w in), "depthwise" (1 h w channels) or "linear" (out in).

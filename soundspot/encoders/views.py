@@ -1,6 +1,6 @@
 """Frame -> augmented training views (Tables 4 and S2) or the evaluation view.
 
-Axes: three colour channels, h w pixels. Frames are RGB uint8; views are ImageNet-normalised.
+Axes: three color channels, h w pixels. Frames are RGB uint8; views are ImageNet-normalized.
 All randomness comes from the generator passed in, so a view is a function of its seed.
 """
 
@@ -26,8 +26,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 Rng = np.random.Generator
 
 
-def normalise(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
-    """Normalise values in [0, 1] with the ImageNet mean and standard deviation."""
+def normalize(view: Float[Tensor, "*b 3 h w"]) -> Float[Tensor, "*b 3 h w"]:
+    """Normalize values in [0, 1] with the ImageNet mean and standard deviation."""
     mean = view.new_tensor(IMAGENET_MEAN)[:, None, None]
     std = view.new_tensor(IMAGENET_STD)[:, None, None]
     return (view - mean) / std
@@ -38,7 +38,7 @@ def evaluation_view(
 ) -> Float[Tensor, "3 size size"]:
     """The whole frame as a square: nothing is cropped, so a map covers the frame."""
     stored = resize_tensor(frame, STORED_SIZE, STORED_SIZE)
-    return normalise(resize_tensor(stored, size, size).float() / 255)
+    return normalize(resize_tensor(stored, size, size).float() / 255)
 
 
 def evaluation_views(
@@ -64,7 +64,7 @@ def random_view(
     for name, augment in AUGMENTATIONS.items():
         if name in augmentations:
             view = augment(view, rng)
-    return normalise(view)
+    return normalize(view)
 
 
 def check_augmentations(names: Sequence[str]) -> None:
@@ -79,7 +79,7 @@ def _crop(view: Tensor, rng: Rng) -> Tensor:
     return view[:, top : top + size, left : left + size]
 
 
-def _colour_jitter(view: Tensor, rng: Rng) -> Tensor:
+def _color_jitter(view: Tensor, rng: Rng) -> Tensor:
     if rng.random() >= 0.8:
         return view
     brightness, contrast, saturation = rng.uniform(0.6, 1.4, size=3)
@@ -153,7 +153,7 @@ def _blend(view: Tensor, other: Tensor, factor: float) -> Tensor:
 
 
 def _shift_hue(view: Tensor, turn: float) -> Tensor:
-    """Rotate the hue by a fraction of the colour circle, in HSV."""
+    """Rotate the hue by a fraction of the color circle, in HSV."""
     value, _ = view.max(dim=0)
     chroma = value - view.min(dim=0).values
     saturation = chroma / value.clamp_min(1e-8)
@@ -175,7 +175,7 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
     "crop": _crop,
     "translation": _translation,
     "rotation": _rotation,
-    "colour_jitter": _colour_jitter,
+    "color_jitter": _color_jitter,
     "grayscale": _grayscale,
     "gaussian_blur": _gaussian_blur,
     "degradation": _degradation,

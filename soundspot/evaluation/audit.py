@@ -144,9 +144,9 @@ def frame_hash(frames: UInt8[np.ndarray, "n h w 3"]) -> Bool[np.ndarray, "n b"]:
     It survives scaling, compression and changes of brightness and contrast, but not mirroring or
     substantial cropping.
     """
-    grey = frames[..., 0].astype(np.float32) + frames[..., 1] + frames[..., 2]
-    rows, columns = (_cosines(pixels) for pixels in grey.shape[1:])
-    waves = (rows @ grey @ columns.T).reshape(len(frames), -1)[:, 1:]  # without the mean brightness
+    gray = frames[..., 0].astype(np.float32) + frames[..., 1] + frames[..., 2]
+    rows, columns = (_cosines(pixels) for pixels in gray.shape[1:])
+    waves = (rows @ gray @ columns.T).reshape(len(frames), -1)[:, 1:]  # without the mean brightness
     return np.asarray(waves > np.median(waves, axis=1, keepdims=True))
 
 

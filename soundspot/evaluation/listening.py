@@ -50,12 +50,12 @@ def mean_of_group(values: Values, groups: Sequence[str]) -> Float[np.ndarray, "m
 
 
 def peaks(maps: RawMaps) -> Float[np.ndarray, "n 2"]:
-    """The centre of the highest (first, if tied) cell, x and y in 0..1; NaN if the map is flat."""
+    """The center of the highest (first, if tied) cell, x and y in 0..1; NaN if the map is flat."""
     height, width = maps.shape[1:]
     y, x = np.divmod(maps.reshape(len(maps), -1).argmax(axis=1), width)
-    centres = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
-    centres[is_flat(maps)] = np.nan
-    return centres
+    centers = np.stack([(x + 0.5) / width, (y + 0.5) / height], axis=1)
+    centers[is_flat(maps)] = np.nan
+    return centers
 
 
 def peak_in_truth(maps: RawMaps, truths: Truths) -> Bool[np.ndarray, "n"]:
@@ -87,10 +87,10 @@ def mass_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
 
 def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
     """Mean correlation of the maps under different sounds; 1 = deaf, NaN if a map is flat."""
-    centred = maps.reshape(len(maps), -1).astype(np.float64)
-    centred -= centred.mean(axis=1, keepdims=True)
-    norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centred, axis=1))
-    unit = centred / norm[:, None]
+    centerd = maps.reshape(len(maps), -1).astype(np.float64)
+    centerd -= centerd.mean(axis=1, keepdims=True)
+    norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centerd, axis=1))
+    unit = centerd / norm[:, None]
     members = by_group(groups).values()
     return np.array(
         [np.mean([a @ b for a, b in combinations(unit[indices], 2)]) for indices in members]

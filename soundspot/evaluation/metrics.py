@@ -1,4 +1,4 @@
-"""How a localisation is scored: the truth as a map, cIoU, and summaries over many pairs.
+"""How a localization is scored: the truth as a map, cIoU, and summaries over many pairs.
 
 Axes: n pairs, s side of the square evaluation map (224 pixels), t thresholds.
 """

@@ -1,6 +1,6 @@
 """The field's rules for turning a map into a mask, all scored in one pass.
 
-Every protocol first resizes the map to 224x224 (bilinear, pixel centres aligned: what other
+Every protocol first resizes the map to 224x224 (bilinear, pixel centers aligned: what other
 codebases call align_corners=False) and stretches it to [0, 1] by its own minimum and maximum.
 They differ in the level at which the map is cut, and in what happens to pixels at that level.
 
@@ -91,13 +91,13 @@ def resize_maps(maps: Float32[np.ndarray, "n h w"], size: int) -> Maps:
 
 @cache
 def _weights(cells: int, size: int) -> Float32[np.ndarray, "s cells"]:
-    """Row i holds the weights of the two cells nearest to the centre of pixel i."""
-    centre = np.clip((np.arange(size) + 0.5) * cells / size - 0.5, 0, cells - 1)
-    low = centre.astype(np.intp)
+    """Row i holds the weights of the two cells nearest to the center of pixel i."""
+    center = np.clip((np.arange(size) + 0.5) * cells / size - 0.5, 0, cells - 1)
+    low = center.astype(np.intp)
     weights = np.zeros((size, cells), dtype=np.float32)
     pixel = np.arange(size)
-    weights[pixel, np.minimum(low + 1, cells - 1)] = centre - low
-    weights[pixel, low] = 1 - (centre - low)  # last: at the far edge both are the same cell
+    weights[pixel, np.minimum(low + 1, cells - 1)] = center - low
+    weights[pixel, low] = 1 - (center - low)  # last: at the far edge both are the same cell
     weights.flags.writeable = False  # shared by all callers
     return weights
 

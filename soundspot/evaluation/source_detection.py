@@ -63,7 +63,7 @@ class Detections:
         kinds = tuple(k for k, kept in zip(self.kinds, keep, strict=True) if kept)
         return Detections(self.confidence[keep], self.scores[keep], self.positive[keep], kinds)
 
-    def summarise(self) -> Extended:
+    def summarize(self) -> Extended:
         """Score both together."""
         return extended(self.confidence, self.scores, self.positive)
 
@@ -112,13 +112,13 @@ def score_escvoc(
         and "val" in pairs.splits()
     ):
         val = annotated_scenes(pairs, "val")
-        threshold = _summarise(draw, features, val, noise).threshold
+        threshold = _summarize(draw, features, val, noise).threshold
     results = []
     for kind in (OFF_SCREEN, NOISE, ALL):
         chosen = detections if kind == ALL else detections.only(kind)
         if kind == ALL or kind in detections.kinds:
             f1 = None if threshold is None else f1_at(chosen, threshold)
-            results.append(SourceDetection(model.name, kind, chosen.summarise(), threshold, f1))
+            results.append(SourceDetection(model.name, kind, chosen.summarize(), threshold, f1))
     return results
 
 
@@ -130,18 +130,18 @@ def calibrate(model: Localizer, pairs: PairSet) -> dict[str, float]:
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, pairs, frames, sounds)
     draw = partial(predictions.maps_of, model, features)
-    summary = _summarise(draw, features, scenes, predictions.white_noise(model, features))
+    summary = _summarize(draw, features, scenes, predictions.white_noise(model, features))
     return {"threshold": summary.threshold, "f1": summary.max_f1, "pairs": float(len(scenes))}
 
 
-def _summarise(
+def _summarize(
     draw: Draw, features: Features, scenes: Sequence[BenchmarkItem], noise: Float[Tensor, "k p a"]
 ) -> Extended:
     """Score scenes against as many made negatives."""
     heard = features.sound([scene.audio for scene in scenes])
     maps = draw([scene.frame for scene in scenes], heard)
     scores = score(maps, truth_maps([scene.boxes for scene in scenes]))[MAIN]
-    return _with_negatives(draw, features, scenes, noise, maps, scores).summarise()
+    return _with_negatives(draw, features, scenes, noise, maps, scores).summarize()
 
 
 def _with_negatives(

@@ -56,7 +56,7 @@ FORMAT = 3  # raise it when the same files and model would give other results
 
 @dataclass(frozen=True)
 class BatchJob:
-    """Many files to localise.
+    """Many files to localize.
 
     Attributes:
         source: A folder, or a list of files relative to the current folder: one path per line
@@ -107,7 +107,7 @@ class ItemResult:
 
 
 def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
-    """Localise the files that are not done yet, report the counts, and return how many worked."""
+    """Localize the files that are not done yet, report the counts, and return how many worked."""
     root, items = _find(job)
     model = absolute_name(job.model)
     localizer = load(model, job.device)

@@ -1,4 +1,4 @@
-"""Pictures of a localisation: the heat map over its frame, and the three-part picture.
+"""Pictures of a localization: the heat map over its frame, and the three-part picture.
 
 Drawn with NumPy and Pillow alone, so no extra is needed.
 """
@@ -20,10 +20,10 @@ from soundspot.common.arrays import min_max
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
 from soundspot.inference.heat_layer import (
-    COLOUR_KEPT,
+    COLOR_KEPT,
     LUMA_KEPT,
     Heat,
-    colours,
+    colors,
     heat_layer,
     thickness,
 )
@@ -31,21 +31,21 @@ from soundspot.inference.maps import PixelBox
 from soundspot.inference.outputs import PICTURE_FORMATS, check_picture
 from soundspot.media.decoding import Picture, Waveform
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Page = UInt8[np.ndarray, "page_height page_width 3"]
 
 LUMA = (0.299, 0.587, 0.114)
 # How the frame is muted, as rows of a matrix for Pillow.
-_MIX = COLOUR_KEPT * np.eye(3) + (LUMA_KEPT - COLOUR_KEPT) * np.array(LUMA)
+_MIX = COLOR_KEPT * np.eye(3) + (LUMA_KEPT - COLOR_KEPT) * np.array(LUMA)
 MUTED = tuple(np.c_[_MIX, np.zeros(3)].ravel().tolist())
 
-WHITE: Colour = (255, 255, 255)
-INK: Colour = (32, 36, 44)
-GREY: Colour = (112, 118, 130)
-RULE: Colour = (225, 228, 233)
-BLUE: Colour = (58, 104, 176)
-GREEN: Colour = (80, 250, 160)
-RED: Colour = (200, 24, 36)
+WHITE: Color = (255, 255, 255)
+INK: Color = (32, 36, 44)
+GRAY: Color = (112, 118, 130)
+RULE: Color = (225, 228, 233)
+BLUE: Color = (58, 104, 176)
+GREEN: Color = (80, 250, 160)
+RED: Color = (200, 24, 36)
 
 MARGIN, GAP = 28, 22
 PANEL_WIDTH, PANEL_HEIGHT = 480, 400
@@ -87,8 +87,8 @@ def _image_layer(heat: Heat, strength: float) -> Image.Image:
     """Heat and contour on a transparent background."""
     *paint, alpha = heat_layer(heat)
     layer = np.empty((*heat.shape, 4), np.uint8)
-    colour = np.stack(paint, axis=-1) / np.maximum(alpha, 1e-6)[..., None]
-    layer[..., :3] = np.clip(colour, 0, 255).round()
+    color = np.stack(paint, axis=-1) / np.maximum(alpha, 1e-6)[..., None]
+    layer[..., :3] = np.clip(color, 0, 255).round()
     layer[..., 3] = np.clip(255 * strength * alpha, 0, 255).round()
     return Image.fromarray(layer)
 
@@ -143,7 +143,7 @@ def triptych(
     room = lefts[2] + SOUND_WIDTH - lefts[1]
     for i, line in enumerate(caption):
         _write(draw, (lefts[1], below + i * LINE), line, BODY, INK, room=room)
-    _write(draw, (MARGIN, below), footer, SMALL, GREY, room=column)
+    _write(draw, (MARGIN, below), footer, SMALL, GRAY, room=column)
     return page
 
 
@@ -197,8 +197,8 @@ def _stamp(image: Image.Image) -> None:
     draw = ImageDraw.Draw(image)
     height = min(image.height, STAMP)
     draw.rectangle((0, image.height - height, image.width, image.height), fill=RED)
-    centre = (image.width / 2, image.height - height / 2)
-    _write(draw, centre, WARNING, BODY, WHITE, "mm", image.width - 8)
+    center = (image.width / 2, image.height - height / 2)
+    _write(draw, center, WARNING, BODY, WHITE, "mm", image.width - 8)
 
 
 def _sound_panel(
@@ -222,11 +222,11 @@ def _sound_panel(
     bands = f"log-mel, {logmel.LOW_HZ:.0f} Hz to {logmel.HIGH_HZ / 1000:g} kHz"
     ends = [f"{round(second, 2):g} s" for second in (start, end)]
     for x, text, anchor in ((0, ends[0], "la"), (0.5, bands, "ma"), (1, ends[1], "ra")):
-        _write(draw, (x * SOUND_WIDTH, room + 5), text, SMALL, GREY, anchor)
+        _write(draw, (x * SOUND_WIDTH, room + 5), text, SMALL, GRAY, anchor)
     for i, (name, score) in enumerate(labels):
         y = height - (len(labels) - i) * row
         _write(draw, (0, y), name, BODY, INK, room=SOUND_WIDTH - 50)
-        _write(draw, (SOUND_WIDTH, y), f"{score:.2f}", BODY, GREY, "ra")
+        _write(draw, (SOUND_WIDTH, y), f"{score:.2f}", BODY, GRAY, "ra")
         top, length = y + BODY + 5, round(SOUND_WIDTH * min(max(score, 0.0), 1.0))
         draw.rectangle((0, top, SOUND_WIDTH, top + 3), fill=RULE)
         draw.rectangle((0, top, length, top + 3), fill=BLUE)
@@ -251,7 +251,7 @@ def _spectrogram(heard: Float[Tensor, "1 samples"], size: tuple[int, int]) -> Im
     patches = logmel.log_mel_patches(padded, logmel.YAMNET_LOGMEL)[0]
     log_mel = patches.flatten(0, 1)[: heard.shape[1] // logmel.HOP]
     bands = min_max(log_mel.numpy(), flat=1e-6).T[::-1]
-    return Image.fromarray(colours(bands)).resize(size, Image.Resampling.BICUBIC)
+    return Image.fromarray(colors(bands)).resize(size, Image.Resampling.BICUBIC)
 
 
 def _write(
@@ -259,7 +259,7 @@ def _write(
     at: tuple[int | float, int | float],
     text: str,
     size: int,
-    fill: Colour,
+    fill: Color,
     anchor: str = "la",
     room: int | float = math.inf,
 ) -> None:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
 from soundspot.encoders import logmel
-from soundspot.encoders.views import normalise
+from soundspot.encoders.views import normalize
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.outputs import check_onnx
 from soundspot.media.sound import SOUND_SAMPLES
@@ -43,7 +43,7 @@ class WholeModel(nn.Module):
         self, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
     ) -> Float[Tensor, "1 h w"]:
         """The map S."""
-        pixels = normalise(frame.permute(0, 3, 1, 2).float() / 255)
+        pixels = normalize(frame.permute(0, 3, 1, 2).float() / 255)
         return self.method.maps(self.visual(pixels), self.audio(waveform))
 
 

@@ -1,7 +1,7 @@
 """The sound of a file -> its most salient sound events, separated by time alone.
 
 The sound is cut into slices of half a second. A slice is a pause if it is 30 dB below the loudest
-one, or too quiet to hear. Neighbouring slices in which YAMNet hears much the same form one event;
+one, or too quiet to hear. Neighboring slices in which YAMNet hears much the same form one event;
 a pause or a change of what is heard ends it. Louder and longer events are more salient; one that
 sounds like a more salient one is taken for the same source and left out.
 

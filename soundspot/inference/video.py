@@ -48,7 +48,7 @@ LARGEST = 960  # pixels of the longer side of the output; more would slow down t
 DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
 SILENCE = "Silence."
 PATCHES = 16  # along a side, in which the change of a scene is averaged
-# The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 grey
+# The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 gray
 # levels. Noise of compression is below it; a thing that moves is far above, even in one patch.
 STILL = 0.05
 REMEMBERED = 2  # pictures: the whole frame, and the window that was enlarged

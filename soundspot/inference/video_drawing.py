@@ -11,10 +11,10 @@ from jaxtyping import Float32, UInt8
 from torch.nn import functional as F
 
 from soundspot.inference import figures
-from soundspot.inference.heat_layer import COLOUR_KEPT, LUMA_KEPT, heat_layer
+from soundspot.inference.heat_layer import COLOR_KEPT, LUMA_KEPT, heat_layer
 from soundspot.inference.maps import map_heat, resize_map
 from soundspot.media.decoding import AnyPicture
-from soundspot.media.planes import BLACK, GREY, Planes, at_most, from_rgb, from_rgb_matrix
+from soundspot.media.planes import BLACK, GRAY, Planes, at_most, from_rgb, from_rgb_matrix
 
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 
@@ -40,7 +40,7 @@ def draw(
     if similarity is not None:
         heat = map_heat(resize_map(similarity, *heat.shape))
     *paints, opacity = strength * heat_layer(heat, from_rgb_matrix(picture.matrix))
-    looks = ((LUMA_KEPT, BLACK), (COLOUR_KEPT, GREY), (COLOUR_KEPT, GREY))
+    looks = ((LUMA_KEPT, BLACK), (COLOR_KEPT, GRAY), (COLOR_KEPT, GRAY))
     parts = [
         _lay(plane, paint, 1 - opacity, *look)
         for plane, paint, look in zip(picture[:3], paints, looks, strict=True)

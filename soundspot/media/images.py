@@ -20,7 +20,7 @@ def _explain_damage(name: object) -> AbstractContextManager[None]:
     return explain(f"{name} is an image that cannot be read", (Exception,))
 
 
-def recognise(file: Path | BytesIO) -> Image.Image:
+def recognize(file: Path | BytesIO) -> Image.Image:
     """Open an image of one of FORMATS, whatever its name says; every image is opened by this."""
     return Image.open(file, formats=FORMATS)
 
@@ -40,7 +40,7 @@ def only_listed_formats() -> Iterator[None]:
 def open_image(path: Path) -> Image.Image | None:
     """Open an image, to be closed by the caller; None if the file is not an image."""
     with _explain_damage(path), suppress(UnidentifiedImageError):
-        return recognise(path)
+        return recognize(path)
     return None
 
 
@@ -63,7 +63,7 @@ def decode_image(name: object, source: Image.Image) -> Picture:
         image = ImageOps.exif_transpose(source)
         if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):
             raise MediaError(f"{name} has 32-bit pixels: save it with 8 or 16 bits first")
-        if image.mode.startswith("I"):  # 16 bits of grey
+        if image.mode.startswith("I"):  # 16 bits of gray
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if image.has_transparency_data:
             image = image.convert("RGBA")

@@ -7,7 +7,7 @@ from soundspot.media.decoding import SAMPLE_RATE
 
 Wave = NDArray[np.float32]
 
-LOWEST_HZ = 20.0  # below it noise of any colour is white
+LOWEST_HZ = 20.0  # below it noise of any color is white
 MOST_TILT = 2.0  # power falls as 1 / frequency^tilt: 0 is white noise, 2 brown
 SNR_DB = (0.0, 20.0)
 
@@ -20,7 +20,7 @@ def mix(sound: Wave, other: Wave, snr_db: float = 0.0) -> Wave:
 
 
 def add_noise(sound: Wave, rng: np.random.Generator) -> Wave:
-    """The sound with noise of a random colour and loudness."""
+    """The sound with noise of a random color and loudness."""
     spectrum = np.fft.rfft(rng.standard_normal(len(sound)))
     frequencies = np.fft.rfftfreq(len(sound), 1 / SAMPLE_RATE)
     spectrum *= np.maximum(frequencies, LOWEST_HZ) ** (-rng.uniform(0, MOST_TILT) / 2)

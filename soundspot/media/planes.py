@@ -1,8 +1,8 @@
-"""A decoded picture as its planes of luma and colour, and back, without a detour through RGB.
+"""A decoded picture as its planes of luma and color, and back, without a detour through RGB.
 
-Videos store a luma for every pixel and two colour differences for every four. Drawing on these
+Videos store a luma for every pixel and two color differences for every four. Drawing on these
 planes takes less than half the time of converting each picture to RGB, drawing, and converting
-it back, and keeps the colours as they were.
+it back, and keeps the colors as they were.
 
 Axes: h w pixels of the luma, both even; h2 w2 half as many.
 """
@@ -21,7 +21,7 @@ from soundspot.media.decoding import AnyPicture
 
 Plane = UInt8[np.ndarray, "_h _w"]
 
-BLACK, GREY = 16, 128  # luma without light, colour difference of greys
+BLACK, GRAY = 16, 128  # luma without light, color difference of grays
 _WHITE = 235
 _UNSPECIFIED, _RGB = 2, 0  # FFmpeg's numbers of matrices
 # Shares of red and blue in the luma, and the name for the scaler, by FFmpeg's number.
@@ -51,7 +51,7 @@ class Planes(NamedTuple):
 
 @lru_cache
 def from_rgb_matrix(matrix: int) -> tuple[tuple[float, float, float], ...]:
-    """Rows that turn RGB of 0..255 into luma above BLACK and colour differences from GREY."""
+    """Rows that turn RGB of 0..255 into luma above BLACK and color differences from GRAY."""
     red, blue, _ = _MATRICES.get(matrix, _OLD_MATRIX)
     luma = np.array([red, 1 - red - blue, blue])
     by_blue = (np.array([0, 0, 1]) - luma) / (1 - blue)
@@ -65,10 +65,10 @@ def from_rgb(picture: AnyPicture, matrix: int = _UNSPECIFIED) -> Planes:
     """The planes of an RGB picture with even sides."""
     values = picture.astype(np.float32) @ np.array(from_rgb_matrix(matrix), np.float32).T
     height, width, _ = picture.shape
-    fours = values[..., 1:].reshape(height // 2, 2, width // 2, 2, 2).mean(axis=(1, 3)) + GREY
+    fours = values[..., 1:].reshape(height // 2, 2, width // 2, 2, 2).mean(axis=(1, 3)) + GRAY
     luma = values[..., 0] + BLACK
-    colour = np.rint(fours).astype(np.uint8)
-    return Planes(np.rint(luma).astype(np.uint8), colour[..., 0], colour[..., 1], matrix)
+    color = np.rint(fours).astype(np.uint8)
+    return Planes(np.rint(luma).astype(np.uint8), color[..., 0], color[..., 1], matrix)
 
 
 def to_planes(path: Path, frame: av.VideoFrame, largest: int) -> Planes:

@@ -1,6 +1,6 @@
 """Resize pictures as the encoders and the pair sets need them.
 
-Axes: three colour channels, h w pixels.
+Axes: three color channels, h w pixels.
 """
 
 import numpy as np

@@ -26,12 +26,12 @@ SoundMoment = tuple[float, Sequence[float]]
 Windows = tuple[AnyWaveform, ...]
 
 
-def cut(waveform: Float32[np.ndarray, " total"], centre: float | None, samples: int) -> Waveform:
+def cut(waveform: Float32[np.ndarray, " total"], center: float | None, samples: int) -> Waveform:
     """Take the window around a moment: shifted inside at the ends, tiled from a shorter sound.
 
     Args:
         waveform: The whole sound.
-        centre: Seconds; None for the middle.
+        center: Seconds; None for the middle.
         samples: The length of the window.
     """
     total = len(waveform)
@@ -39,7 +39,7 @@ def cut(waveform: Float32[np.ndarray, " total"], centre: float | None, samples: 
         raise MediaError(f"expected a sound to take {samples} samples from, got an empty one")
     if total < samples:
         return np.resize(waveform, samples)  # np.resize repeats the array
-    middle = total / 2 if centre is None else centre * SAMPLE_RATE
+    middle = total / 2 if center is None else center * SAMPLE_RATE
     start = min(max(round(middle - samples / 2), 0), total - samples)
     return waveform[start : start + samples].copy()
 

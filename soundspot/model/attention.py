@@ -29,14 +29,14 @@ def _without_autocast(device: str) -> AbstractContextManager[object]:
 
 
 class Attended(NamedTuple):
-    """S, the localisation map, and f_av, the audio-visual representation."""
+    """S, the localization map, and f_av, the audio-visual representation."""
 
     similarity: Float[Tensor, "b h w"]
     f_av: Float[Tensor, "b d"]
 
 
 class _Cosines(torch.autograd.Function):
-    """Cosines of unit vectors with every location, without a normalised copy of the feature.
+    """Cosines of unit vectors with every location, without a normalized copy of the feature.
 
     Autograd through F.normalize passes over the feature about ten times, which takes longer than
     the products; this backward pass does with two.
@@ -176,7 +176,7 @@ def attend(
 
     Args:
         f_a: The transformed audio feature g(f_a).
-        f_v: The visual feature, not normalised.
+        f_v: The visual feature, not normalized.
         scaling: A key of SCALINGS: how S becomes weights (Table 5).
         fusion: A key of FUSIONS. All but "attention" ignore the map and fuse the sound with the
             spatial mean of the frame (Table S5); the map stays the cosine similarity.

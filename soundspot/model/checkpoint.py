@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from safetensors.torch import save as serialise
+from safetensors.torch import save as serialize
 
 from soundspot.common.config import as_stored, choose, from_dict, to_dict
 from soundspot.common.errors import SoundspotError
@@ -39,14 +39,14 @@ class Card:
         features: The encoders and views it was trained on.
         trained: False for a network whose heads were never trained.
         epoch: After how many epochs it was saved.
-        step: After how many optimiser steps; 0 where that was not recorded.
+        step: After how many optimizer steps; 0 where that was not recorded.
         metrics: What was measured on the validation split when it was saved.
         provenance: Command, commit, seed, data fingerprint.
         calibration: "threshold" is the peak that best tells, on validation data, sounds
             with a visible source from others; empty if that was not measured.
         second_look: Of the frame: where less than this share of a map is hot, its surroundings are
             enlarged and encoded again (`inference.zoom`); 0 turns this off.
-        slim: Whether it holds only what localising needs, in half precision.
+        slim: Whether it holds only what localizing needs, in half precision.
         format: Version of this file's layout.
     """
 
@@ -101,7 +101,7 @@ def save(path: Path, model: Method, card: Card) -> None:
         }
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(to_dict(card), indent=1) + "\n"
-    write_bytes(path, serialise(state, {CARD: text}))
+    write_bytes(path, serialize(state, {CARD: text}))
     write_text(path.with_suffix(".json"), text)
 
 

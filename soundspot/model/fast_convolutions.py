@@ -227,7 +227,7 @@ def _untile(tiles: Tensor, out: Tensor) -> None:
 def _separate(tiles: Tensor, dim: int, out: Tensor) -> None:
     """The transpose of `_combine`, without the zeros around: four times n tiles to 2n or 2n + 1.
 
-    The two cells in the middle of a tile are its own; the outer two belong to its neighbours.
+    The two cells in the middle of a tile are its own; the outer two belong to its neighbors.
     """
     n = tiles.shape[dim + 1]
     second, third = torch.unflatten(out.narrow(dim, 0, 2 * n), dim, (n, 2)).unbind(dim + 1)

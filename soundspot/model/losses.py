@@ -47,7 +47,7 @@ def barlow_twins(u: Vectors, v: Vectors, off_diagonal: float = 0.005) -> Scalar:
 
     `off_diagonal` weighs the redundancy reduction term (λ, 0.005 in its paper).
     """
-    correlation = standardise(u).T @ standardise(v) / len(u)
+    correlation = standardize(u).T @ standardize(v) / len(u)
     diagonal = correlation.diagonal()
     on = (diagonal - 1).square().sum()
     off = correlation.square().sum() - diagonal.square().sum()
@@ -79,10 +79,10 @@ def balanced_assignment(scores: Vectors, temperature: float = 0.05, rounds: int 
     return shares
 
 
-def standardise(u: Vectors) -> Vectors:
+def standardize(u: Vectors) -> Vectors:
     """Zero mean and unit variance over the batch, dimension by dimension."""
-    centred = u - u.mean(dim=0)
-    return centred / (centred.square().mean(dim=0) + 1e-5).sqrt()
+    centerd = u - u.mean(dim=0)
+    return centerd / (centerd.square().mean(dim=0) + 1e-5).sqrt()
 
 
 def w_mse(z1: Vectors, z2: Vectors, ridge: float = 1e-3) -> Scalar:
@@ -103,11 +103,11 @@ def whiten(z: Vectors, ridge: float = 1e-3) -> Vectors:
             f"W-MSE whitens {dim} dimensions and needs a batch above {dim}, not {batch}: "
             "lower model.projection or raise train.batch"
         )
-    centred = (z - z.mean(dim=0)).double()
-    covariance = centred.T @ centred / (batch - 1)
+    centerd = (z - z.mean(dim=0)).double()
+    covariance = centerd.T @ centerd / (batch - 1)
     identity = torch.eye(dim, dtype=covariance.dtype, device=z.device)
     factor = torch.linalg.cholesky((1 - ridge) * covariance + ridge * identity)
-    white: Tensor = torch.linalg.solve_triangular(factor, centred.T, upper=False).T
+    white: Tensor = torch.linalg.solve_triangular(factor, centerd.T, upper=False).T
     return white.to(z.dtype)
 
 

@@ -5,7 +5,7 @@ rounds the top level has become a visual feature that knows what is being heard.
 
 Axes: b batch, c visual channels (c_v), a audio channels (c_a), h w the grid of level L = 3.
 Levels: r_3 lives on the h x w grid, r_2 on half of it, r_1 on a quarter; level 0 is the sound.
-T counts the initialising pass (t = 0 in Algorithm S1) and the T - 1 recursive cycles after it.
+T counts the initializing pass (t = 0 in Algorithm S1) and the T - 1 recursive cycles after it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -132,7 +132,7 @@ class PCM(nn.Module):
 
         Args:
             f_v: The frozen visual feature; the grid must be at least 7 x 7.
-            f_a: The audio feature, L2-normalised.
+            f_a: The audio feature, L2-normalized.
             cycles: T for this call; default: the T the module was built with. A larger T reuses
                 the last pass's batch norms.
         """
@@ -159,7 +159,7 @@ class PCM(nn.Module):
             raise ValueError(f"PCM needs at least one pass, not T={total}")
         maps = self._maps()
         f_v = f_v.to(self.w_32.weight.dtype)  # a convolution before may have rounded it
-        state = self._initialise(f_v, f_a, maps)
+        state = self._initialize(f_v, f_a, maps)
         yield state
         for t in range(1, total):
             state = self._cycle(state, f_v, f_a, maps, self._norms_of(t))
@@ -181,7 +181,7 @@ class PCM(nn.Module):
         assert isinstance(norms, _StepNorms)
         return norms
 
-    def _initialise(self, f_v: Tensor, f_a: Tensor, maps: _Maps) -> _State:
+    def _initialize(self, f_v: Tensor, f_a: Tensor, maps: _Maps) -> _State:
         """The first pass: every level starts as the activated prediction from above."""
         norms = self._norms_of(0)
         r_3 = f_v

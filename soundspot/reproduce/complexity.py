@@ -48,7 +48,7 @@ class Part:
     Attributes:
         name: An encoder's name, or the path of the part in the method.
         parameters: How many it has.
-        frame: GFLOPs to localise in one frame.
+        frame: GFLOPs to localize in one frame.
         step: GFLOPs per pair of a training step's forward pass, both views.
     """
 

@@ -52,7 +52,7 @@ def _iterations(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _steps(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
-    """Validation scores and the spread of z by optimiser steps, one curve per seed."""
+    """Validation scores and the spread of z by optimizer steps, one curve per seed."""
     panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
     grid = figure.subplots(2, 2, sharex=True)
     for axes, (name, label) in zip(grid.flat, panels.items(), strict=True):
@@ -64,7 +64,7 @@ def _steps(figure: "Figure", lines: Sequence[Mapping[str, Any]]) -> None:
         axes.set_title(label, fontsize="small")
         axes.grid(alpha=0.3)
     for axes in grid[1]:
-        axes.set_xlabel("optimiser steps")
+        axes.set_xlabel("optimizer steps")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 

@@ -63,7 +63,7 @@ class Examples:
 
 
 def choose_pairs(scores: Float[np.ndarray, "l n"], count: int) -> list[int]:
-    """Pairs at evenly spaced quantiles of the mean score over all lines, so as to favour none."""
+    """Pairs at evenly spaced quantiles of the mean score over all lines, so as to favor none."""
     order = np.argsort(-scores.mean(axis=0), kind="stable")
     count = min(count, len(order))
     places = (np.arange(count) + 0.5) / count * len(order)

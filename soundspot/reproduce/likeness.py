@@ -1,6 +1,6 @@
 """Figs. 2 and S2 on a set without boxes, such as MUSIC: how alike the maps of one frame are.
 
-The paper says that negatives of the frame's own class make its localisation ambiguous. Without
+The paper says that negatives of the frame's own class make its localization ambiguous. Without
 boxes, this shows in the map of a frame under its own sound, compared with its map under another
 sound of the same class, which should stay the same, and under a sound of another class, which
 should differ. Likeness is the correlation of two maps.

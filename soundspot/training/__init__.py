@@ -1,1 +1,1 @@
-"""The loop, optimiser groups, distribution and checkpoints."""
+"""The loop, optimizer groups, distribution and checkpoints."""

@@ -33,7 +33,7 @@ from soundspot.parallel.heap import freed_memory_kept
 from soundspot.training import distributed
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
-from soundspot.training.optimiser import make_optimiser, set_rates
+from soundspot.training.optimizer import make_optimizer, set_rates
 from soundspot.training.provenance import provenance
 from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
 from soundspot.training.run_log import LOG, read_log
@@ -93,7 +93,7 @@ class _Run:
         method = checkpoint.build_method(recipe.method, recipe.model)
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
-        self.optimiser = make_optimiser(self.method, self.config)
+        self.optimizer = make_optimizer(self.method, self.config)
         self.state = TrainState()
         self.rounds = self.config.amp and multiplies_bfloat16(world.device)
         self.provenance = provenance(recipe, self.pairs, self.cache)
@@ -197,8 +197,8 @@ class _Run:
 
     def _step(self, batch: Batch) -> float:
         device = self.world.device
-        set_rates(self.optimiser, self.config, self.state.step / self.total_steps)
-        self.optimiser.zero_grad(set_to_none=True)
+        set_rates(self.optimizer, self.config, self.state.step / self.total_steps)
+        self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.rounds):
             output = self.called(self._on_device(batch))
         loss = float(output.loss.item())
@@ -210,7 +210,7 @@ class _Run:
                 f"lower train.lr and train.lr_heads{kept}"
             )
         output.loss.backward()
-        self.optimiser.step()
+        self.optimizer.step()
         self.average.update(self.method)
         for name, value in {"loss": output.loss.detach(), **output.report}.items():
             self.state.totals[name] = self.state.totals.get(name, 0.0) + value.item()
@@ -297,7 +297,7 @@ class _Run:
 
     def _save_state(self) -> None:
         if self.world.first:
-            save_state(self.run / STATE, self.state, self.method, self.average, self.optimiser)
+            save_state(self.run / STATE, self.state, self.method, self.average, self.optimizer)
 
     def _claim_folder(self, lock: ExitStack) -> None:
         """Start a new run folder, or load the state of the run in it."""
@@ -310,7 +310,7 @@ class _Run:
         if stored.exists():
             check_same(stored, self.recipe)
         if (self.run / STATE).exists():
-            parts = self.method, self.average, self.optimiser
+            parts = self.method, self.average, self.optimizer
             device, steps = self.world.device, self.steps_per_epoch
             self.state = load_state(self.run / STATE, *parts, device, steps)
             self.console.print(f"resuming after step {self.state.step}")

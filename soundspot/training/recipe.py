@@ -26,11 +26,11 @@ from soundspot.model.methods import METHODS
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to optimise.
+    """How to optimize.
 
     Attributes:
         epochs: Passes over the training pairs, at most.
-        steps: Optimiser steps, at most; if not 0, it takes the place of `epochs`.
+        steps: Optimizer steps, at most; if not 0, it takes the place of `epochs`.
         validate_every: Steps between validations; 0 validates after every epoch.
         batch: Pairs per step, over all processes.
         lr_heads: lr_1 of Table S1, for the projection and prediction MLPs.
@@ -95,7 +95,7 @@ class Recipe:
         model: The switches of the method's config class (see model/methods); c_v and c_a follow
             from the encoders.
         features: Encoders and views; see FeatureSpec.
-        train: How to optimise.
+        train: How to optimize.
     """
 
     pairs: Path

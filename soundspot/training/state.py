@@ -23,10 +23,10 @@ RESULT = "result.json"  # a run that has it is finished
 
 @dataclass
 class TrainState:
-    """The progress of a run; saved with the weights and the optimiser.
+    """The progress of a run; saved with the weights and the optimizer.
 
     Attributes:
-        step: Optimiser steps done.
+        step: Optimizer steps done.
         validations: Validations done: the number of lines in the log.
         best_validation: Number of the best validation; 0 before the first.
         best_step: Step of the best validation.
@@ -47,13 +47,13 @@ class TrainState:
 
 
 def save_state(
-    path: Path, state: TrainState, method: nn.Module, average: WeightAverage, optimiser: Optimizer
+    path: Path, state: TrainState, method: nn.Module, average: WeightAverage, optimizer: Optimizer
 ) -> None:
     """Write everything that a run needs to resume."""
     stored = {
         "method": method.state_dict(),
         "average": average.state,
-        "optimiser": optimiser.state_dict(),
+        "optimizer": optimizer.state_dict(),
         "progress": vars(state),
     }
     with atomic_write(path) as part:
@@ -81,14 +81,14 @@ def load_state(
     path: Path,
     method: nn.Module,
     average: WeightAverage,
-    optimiser: Optimizer,
+    optimizer: Optimizer,
     device: torch.device,
     steps_per_epoch: int,
 ) -> TrainState:
     """Load a saved state into the given parts, and return the progress of the run."""
     try:
         stored = torch.load(path, map_location=device, weights_only=True)
-        _check_parts(stored, method, average, optimiser)
+        _check_parts(stored, method, average, optimizer)
         progress = _current(dict(stored["progress"]), steps_per_epoch)
         state = from_dict(TrainState, progress)
     except Exception as error:  # torch reports a broken file as almost anything
@@ -99,7 +99,7 @@ def load_state(
     method.load_state_dict(stored["method"])
     average.state = stored["average"]
     # The recipe has the settings of the groups; only the moments come from the file.
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": stored["optimiser"]["state"]})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": stored["optimizer"]["state"]})
     return state
 
 
@@ -118,26 +118,26 @@ def _current(progress: dict[str, Any], steps_per_epoch: int) -> dict[str, Any]:
 
 
 def _check_parts(
-    stored: Any, method: nn.Module, average: WeightAverage, optimiser: Optimizer
+    stored: Any, method: nn.Module, average: WeightAverage, optimizer: Optimizer
 ) -> None:
-    """Refuse a state that is not of this method, average and optimiser."""
-    for part in ("method", "average", "optimiser", "progress"):
+    """Refuse a state that is not of this method, average and optimizer."""
+    for part in ("method", "average", "optimizer", "progress"):
         if not isinstance(stored, dict) or not isinstance(stored.get(part), dict):
             raise SoundspotError(f"it has no {part}")
     _check_tensors("method", stored["method"], method.state_dict())
     _check_tensors("average", stored["average"], average.state)
-    own, given = optimiser.state_dict(), stored["optimiser"]
+    own, given = optimizer.state_dict(), stored["optimizer"]
     if given.keys() != own.keys():
-        raise SoundspotError("its optimiser is another one")
+        raise SoundspotError("its optimizer is another one")
     for group, old in zip(own["param_groups"], given["param_groups"], strict=True):
         if old["params"] != group["params"]:
-            raise SoundspotError("its optimiser has other groups of parameters")
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+            raise SoundspotError("its optimizer has other groups of parameters")
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for place, moments in given["state"].items():
         shape = parameters[place].shape
         expected = {"step": torch.zeros(()), "exp_avg": torch.empty(shape, device="meta")}
         expected["exp_avg_sq"] = expected["exp_avg"]
-        _check_tensors(f"optimiser, parameter {place}", moments, expected)
+        _check_tensors(f"optimizer, parameter {place}", moments, expected)
 
 
 def _check_tensors(what: str, given: Any, expected: Mapping[str, Tensor]) -> None:

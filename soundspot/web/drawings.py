@@ -10,11 +10,11 @@ from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, SOUND_SECONDS
 from soundspot.media.decoding import Picture
 
 SIZE, FINE = (640, 426), 2  # drawn twice as large, for smooth edges
-GRAIN = 5.0  # noise in grey levels: without it the encoder takes flat areas for odd things
+GRAIN = 5.0  # noise in gray levels: without it the encoder takes flat areas for odd things
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Points = Sequence[tuple[int | float, int | float]]
-Pen = Callable[[str, Points, Colour], None]  # a polygon, or the corners of an ellipse or rectangle
+Pen = Callable[[str, Points, Color], None]  # a polygon, or the corners of an ellipse or rectangle
 
 
 def street() -> Picture:
@@ -35,9 +35,9 @@ def street() -> Picture:
 def _pen(draw: ImageDraw.ImageDraw, at: tuple[int, int] = (0, 0), scale: float = 1.0) -> Pen:
     """Draws shapes whose origin is `at`, in pixels of the final picture."""
 
-    def pen(shape: str, points: Points, colour: Colour) -> None:
+    def pen(shape: str, points: Points, color: Color) -> None:
         placed = [(FINE * (at[0] + scale * x), FINE * (at[1] + scale * y)) for x, y in points]
-        getattr(draw, shape)(placed, fill=colour)
+        getattr(draw, shape)(placed, fill=color)
 
     return pen
 
@@ -68,8 +68,8 @@ def _draw_car(pen: Pen) -> None:
     pen("ellipse", [(148, 38), (156, 45)], (255, 240, 180))
     pen("rectangle", [(2, 38), (7, 44)], (180, 20, 20))
     for x in (34, 124):
-        for radius, colour in ((15, (25, 25, 28)), (9, (170, 172, 178)), (4, (60, 60, 64))):
-            pen("ellipse", [(x - radius, 58 - radius), (x + radius, 58 + radius)], colour)
+        for radius, color in ((15, (25, 25, 28)), (9, (170, 172, 178)), (4, (60, 60, 64))):
+            pen("ellipse", [(x - radius, 58 - radius), (x + radius, 58 + radius)], color)
 
 
 def _draw_bird(pen: Pen) -> None:

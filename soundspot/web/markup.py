@@ -127,7 +127,7 @@ class ShownMap:
 
 
 def maps_html(answer: Answer, shown: Sequence[ShownMap]) -> str:
-    """The maps side by side, under one colour scale."""
+    """The maps side by side, under one color scale."""
     two = len(shown) > 1
     figures = "".join(
         _figure_html(name if two else "", result, one)
@@ -207,15 +207,15 @@ def describe(result: Localization) -> str:
     place = "The map is flat"
     if result.box is not None:
         (height, width), (x1, y1, x2, y2) = result.map.shape, result.box
-        across = ("left", "centre", "right")[min(int(1.5 * (x1 + x2) / width), 2)]
+        across = ("left", "center", "right")[min(int(1.5 * (x1 + x2) / width), 2)]
         down = ("top", "middle", "bottom")[min(int(1.5 * (y1 + y2) / height), 2)]
         place = f"It is hottest at the {down} {across}"
     return f"The map over the frame{moment}. Heard: {heard}. {place}; {result.verdict}."
 
 
 def _scale_html(answer: Answer) -> str:
-    """The colours of all maps, from cold to hot."""
-    stops = ", ".join(f"rgb{colour}" for colour in ANCHORS)
+    """The colors of all maps, from cold to hot."""
+    stops = ", ".join(f"rgb{color}" for color in ANCHORS)
     low, high = answer.scale or (
         float(answer.results[0].map.min()),
         float(answer.results[0].map.max()),

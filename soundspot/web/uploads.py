@@ -46,7 +46,7 @@ class Upload:
         self.files: list[Path] = []
         self.name, self.arrived, self.done = "", 0, False
         self._sessions = sessions
-        self._lock = threading.Lock()  # a thread may still write when the request is cancelled
+        self._lock = threading.Lock()  # a thread may still write when the request is canceled
         self._closed = False
         self._stored = self._reserved = 0  # bytes that were written, and that may be
         self._file: IO[bytes] | None = None

@@ -119,8 +119,8 @@ def test_flickr_as_soundnet_ships_it(tmp_path: Path) -> None:
     source = tmp_path / "soundnet"
     place = "videos2/4/8/1/6/6/3/4/4"
     # The middle of 9, 10, 11 is 10, though "10" sorts before "9" as text.
-    for number, grey in ((9, 40), (10, 90), (11, 140)):
-        picture(source / f"frames/{place}/6248166344.mp4/{number}.jpg", grey)
+    for number, gray in ((9, 40), (10, 90), (11, 140)):
+        picture(source / f"frames/{place}/6248166344.mp4/{number}.jpg", gray)
     sound(source / f"mp3/{place}/6248166344.mp3", 300.0)
     picture(source / "frames/10000130166.jpg", 200)
     sound(source / "audio/10000130166.wav", 400.0)
@@ -194,8 +194,8 @@ def test_linked_folders_are_read_and_loops_are_not(tmp_path: Path) -> None:
 
 def test_listed_ids_are_looked_for_and_missed(tmp_path: Path) -> None:
     source = tmp_path / "videos"
-    for number, grey in ((1, 50), (2, 90), (3, 130)):
-        video(source / f"{YT}_{number}.mp4", grey)
+    for number, gray in ((1, 50), (2, 90), (3, 130)):
+        video(source / f"{YT}_{number}.mp4", gray)
     ids = [f"{YT}_000003", f"clips/{YT}_000001.mp4", f"{YT}_000009", f"{YT}_000003", "what?"]
     summary = vggsound.prepare(source, tmp_path / "out", Selection(ids))
     assert [pair.id for pair in summary.pairset.pairs] == [f"{YT}_000003", f"{YT}_000001"]

@@ -36,7 +36,7 @@ SOUNDS = [
 ]
 
 
-def colour(number: int) -> tuple[int, int, int]:
+def color(number: int) -> tuple[int, int, int]:
     return (40 * number + 20, 200 - 30 * number, 25 * number)
 
 
@@ -47,7 +47,7 @@ def escvoc(tmp_path: Path) -> Path:
     (root / "sounds").mkdir()
     images = []
     for n, (file, cls, split, (width, height), boxes, source, orig) in enumerate(IMAGES):
-        Image.new("RGB", (width, height), colour(n)).save(root / "images" / file, quality=95)
+        Image.new("RGB", (width, height), color(n)).save(root / "images" / file, quality=95)
         row = {"file": file, "cls": cls, "split": split, "width": width, "height": height}
         images.append(
             row | {"boxes": boxes, "other": [], "source": source, "orig": orig, "licence": VOC}
@@ -91,7 +91,7 @@ def test_escvoc(escvoc: Path, tmp_path: Path) -> None:
     assert (cat.source, cat.licence) == ("VOC2007: 000002.jpg", VOC)
     (test,) = pairs.select("test")
     assert test.boxes == (((0.0, 0.0, 1.0, 1.0), (0.0, 0.0, 0.5, 1.0)),)
-    assert np.abs(pairs.frame(dog).astype(int) - colour(2)).max() <= 3
+    assert np.abs(pairs.frame(dog).astype(int) - color(2)).max() <= 3
     assert [(s.id, s.cls, s.source) for s in pairs.sounds if s.split == "test"] == [
         ("1-3-A-0", "dog", "u2 by nobody")
     ]
@@ -109,8 +109,8 @@ def test_escvoc_duet_is_two_pairs_of_one_frame(escvoc: Path, tmp_path: Path) -> 
     assert left.boxes == (((0.0, 0.0, 0.25, 0.5),),)
     np.testing.assert_allclose(right.boxes, [[[0.6, 0.25, 0.8, 1.0]]], rtol=1e-12)
     frame = pairs.frame(left).astype(int)
-    assert np.abs(frame[:, :120] - colour(2)).max() <= 3
-    assert np.abs(frame[:, 136:] - colour(3)).max() <= 3
+    assert np.abs(frame[:, :120] - color(2)).max() <= 3
+    assert np.abs(frame[:, 136:] - color(3)).max() <= 3
 
 
 def test_escvoc_duet_halves_keep_their_full_height(escvoc: Path, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def own_copies(root: Path) -> tuple[Path, Path]:
     for n, (_, _, _, (width, height), _, source, orig) in enumerate(IMAGES):
         if source == "VOC2007":
             size = (round(width * 1.5), round(height * 1.5))
-            Image.new("RGB", size, colour(n)).save(voc / "JPEGImages" / orig, quality=95)
+            Image.new("RGB", size, color(n)).save(voc / "JPEGImages" / orig, quality=95)
     for n, (file, _, _) in enumerate(SOUNDS):
         with av.open(esc50 / "audio" / file.replace("flac", "wav"), "w") as container:
             stream = container.add_stream("pcm_s16le", rate=44_100, layout="mono")

@@ -14,7 +14,7 @@ from soundspot.media import clips as media
 
 
 def video(path: Path, shade: int, seconds: int = 4, sound: np.ndarray | None = None) -> None:
-    """A small video of one colour, with the given sound."""
+    """A small video of one color, with the given sound."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if sound is None:
         sound = tone(440.0, seconds)

@@ -36,7 +36,7 @@ def tone(hertz: float) -> np.ndarray:
 
 
 def film(path: Path, video: str, audio: str | None, shade: int, rate: int = 48_000) -> None:
-    """A clip of one colour in any container, with a hum or without a sound track."""
+    """A clip of one color in any container, with a hum or without a sound track."""
     with av.open(str(path), "w") as output:
         pictures = output.add_stream(video, rate=5)
         pictures.width, pictures.height, pictures.pix_fmt = 64, 48, "yuv420p"

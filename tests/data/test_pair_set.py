@@ -43,7 +43,7 @@ def write_head(root: Path, **changes: object) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two training frames without sound, a pool of three, one labelled val pair."""
+    """Two training frames without sound, a pool of three, one labeled val pair."""
     (tmp_path / "frames").mkdir()
     (tmp_path / "sounds").mkdir()
     for n, name in enumerate(("a", "b", "v")):

@@ -105,9 +105,9 @@ def test_real_mobilenetv2_sees_a_dog_in_the_demo_photograph() -> None:
     assert isinstance(encoder, MobileNetV2)
     with Image.open(weights.media("demo-dog-photo")) as photo:
         pixels = np.asarray(photo.convert("RGB").resize((448, 448))) / 255
-    normalised = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    normalized = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     with torch.inference_mode():
-        feature = encoder(torch.tensor(normalised, dtype=torch.float32).permute(2, 0, 1)[None])
+        feature = encoder(torch.tensor(normalized, dtype=torch.float32).permute(2, 0, 1)[None])
         logits = encoder.classify(feature.mean(dim=(2, 3)))[0]
     assert feature.shape == (1, 1280, 14, 14)
     best = logits.argsort(descending=True)[:5]

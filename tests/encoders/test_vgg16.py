@@ -65,9 +65,9 @@ def test_real_vgg16_is_torchvisions_and_tells_places_apart() -> None:
 
     with Image.open(weights.media("demo-dog-photo")) as photo:
         pixels = np.asarray(photo.convert("RGB").resize((224, 224))) / 255
-    normalised = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    normalized = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
     with torch.inference_mode():
-        features = encoder(torch.tensor(normalised, dtype=torch.float32).permute(2, 0, 1)[None])
+        features = encoder(torch.tensor(normalized, dtype=torch.float32).permute(2, 0, 1)[None])
     active = features.relu().flatten(2)[0].T
     cosine = nn.functional.cosine_similarity(active[:, None], active[None], dim=-1)
     assert 0.02 < (active > 0).float().mean() < 0.3  # sparse, as trained features are

@@ -46,8 +46,8 @@ def picture(h=5, w=7):
 
 
 def test_evaluation_view_keeps_the_whole_frame_and_uses_imagenet_statistics():
-    grey = torch.full((3, 90, 331), 128, dtype=torch.uint8)
-    view = evaluation_view(grey)
+    gray = torch.full((3, 90, 331), 128, dtype=torch.uint8)
+    view = evaluation_view(gray)
     assert view.shape == (3, 224, 224)
     expected = (128 / 255 - np.array(views.IMAGENET_MEAN)) / np.array(views.IMAGENET_STD)
     np.testing.assert_allclose(view.mean(dim=(1, 2)), expected, atol=1e-5)
@@ -59,10 +59,10 @@ def test_evaluation_view_keeps_the_whole_frame_and_uses_imagenet_statistics():
 
 @pytest.mark.parametrize("size", [224, 448])
 def test_views_have_the_size_that_their_encoder_asks_for(size):
-    grey = torch.full((3, 90, 331), 128, dtype=torch.uint8)
-    assert evaluation_view(grey, size).shape == (3, size, size)
+    gray = torch.full((3, 90, 331), 128, dtype=torch.uint8)
+    assert evaluation_view(gray, size).shape == (3, size, size)
     for names in ((), ("crop",)):
-        view = random_view(grey, names, view_generator(0, 0, 0), size)
+        view = random_view(gray, names, view_generator(0, 0, 0), size)
         assert view.shape == (3, size, size)
 
 
@@ -108,9 +108,9 @@ def test_rotation_is_by_quarters(quarter):
 
 def test_grayscale_is_luma_in_all_channels():
     x = picture()
-    grey = AUGMENTATIONS["grayscale"](x, Fixed(random=0.19))
+    gray = AUGMENTATIONS["grayscale"](x, Fixed(random=0.19))
     expected = 0.299 * x[0] + 0.587 * x[1] + 0.114 * x[2]
-    for channel in grey:
+    for channel in gray:
         torch.testing.assert_close(channel, expected)
     assert torch.equal(AUGMENTATIONS["grayscale"](x, Fixed(random=0.2)), x)
 
@@ -138,10 +138,10 @@ def test_hue_agrees_with_the_standard_library():
 
 def test_jitter_of_neutral_strength_changes_nothing():
     x = picture()
-    same = AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.79, uniform=1.0))
+    same = AUGMENTATIONS["color_jitter"](x, Fixed(random=0.79, uniform=1.0))
     # uniform answers 1 for the hue turn too: a whole turn of the circle
     torch.testing.assert_close(same, x, atol=1e-5, rtol=0)
-    assert torch.equal(AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.8)), x)
+    assert torch.equal(AUGMENTATIONS["color_jitter"](x, Fixed(random=0.8)), x)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_jitter_of_neutral_strength_changes_nothing():
     [
         ("translation", [(-0.2, 0.2), (-0.2, 0.2)]),
         ("gaussian_blur", [(0.1, 2.0)]),
-        ("colour_jitter", [(0.6, 1.4), (-0.1, 0.1)]),
+        ("color_jitter", [(0.6, 1.4), (-0.1, 0.1)]),
     ],
 )
 def test_the_ranges_are_those_of_table_s2(name, bounds):
@@ -166,7 +166,7 @@ def test_jitter_by_hand():
     contrast = bright / 2 + luma.mean() / 2
     luma = 0.299 * contrast[0] + 0.587 * contrast[1] + 0.114 * contrast[2]
     expected = views._shift_hue(contrast / 2 + luma / 2, 0.5)
-    jittered = AUGMENTATIONS["colour_jitter"](x, Fixed(random=0.1, uniform=0.5))
+    jittered = AUGMENTATIONS["color_jitter"](x, Fixed(random=0.1, uniform=0.5))
     torch.testing.assert_close(jittered, expected)
     assert not torch.allclose(jittered, x)
 
@@ -200,9 +200,9 @@ def test_an_unknown_augmentation_is_refused_with_the_choices():
         random_view(frame(), ("crop", "zoom"), view_generator(0, 0, 0))
 
 
-def test_colours_change_below_eight_tenths():
+def test_colors_change_below_eight_tenths():
     x = picture()
-    jitter = AUGMENTATIONS["colour_jitter"]
+    jitter = AUGMENTATIONS["color_jitter"]
     assert not torch.equal(jitter(x, Fixed(random=0.79, uniform=0.7)), x)
     assert torch.equal(jitter(x, Fixed(random=0.8, uniform=0.7)), x)
 
@@ -214,5 +214,5 @@ def test_the_evaluation_view_sees_what_a_pair_set_stores():
     )
     stored = resize_tensor(large, 256, 256)
     assert torch.equal(evaluation_view(large), evaluation_view(stored))
-    direct = views.normalise(resize_tensor(large, 224, 224).float() / 255)
+    direct = views.normalize(resize_tensor(large, 224, 224).float() / 255)
     assert not torch.allclose(evaluation_view(large), direct, atol=0.05)

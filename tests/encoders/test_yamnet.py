@@ -53,8 +53,8 @@ def test_a_separable_block_clips_at_six_after_each_convolution() -> None:
         nn.init.zeros_(conv.bias)
     nn.init.ones_(block.depthwise.weight)
     block.pointwise.weight.data = torch.tensor([0.5, 10.0]).reshape(2, 1, 1, 1)
-    centre = block(torch.ones(1, 1, 3, 3))[0, :, 1, 1]
-    assert centre.tolist() == [3, 6]  # 9 -> 6, then 0.5 * 6 and min(10 * 6, 6)
+    center = block(torch.ones(1, 1, 3, 3))[0, :, 1, 1]
+    assert center.tolist() == [3, 6]  # 9 -> 6, then 0.5 * 6 and min(10 * 6, 6)
 
 
 def test_yamnet_clips_its_first_layer_at_six(encoders: dict[str, nn.Module]) -> None:

@@ -57,7 +57,7 @@ def test_lookalikes_count_beside_ids():
 
 
 def photographs(count, seed=0):
-    """Smooth random colours on 256x256: as much detail as a picture has in its coarse parts."""
+    """Smooth random colors on 256x256: as much detail as a picture has in its coarse parts."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (count, 23, 23, 3), dtype=np.uint8)
     resized = [

@@ -47,15 +47,15 @@ def test_group_means():
     assert worst_of_group(hits, ["a", "a", "b", "b"]).tolist() == [0, 1]
 
 
-def test_peaks_are_centres_of_cells():
-    centres = peaks(maps_of(LEFT, RIGHT))
-    assert centres.tolist() == [[1.5 / 4, 0.25], [3.5 / 4, 0.25]]
+def test_peaks_are_centers_of_cells():
+    centers = peaks(maps_of(LEFT, RIGHT))
+    assert centers.tolist() == [[1.5 / 4, 0.25], [3.5 / 4, 0.25]]
 
 
 def test_of_tied_peaks_the_first_counts_and_a_flat_map_has_none():
-    centres = peaks(maps_of([[0, 0, 0, 0], [0, 7, 0, 7]], FLAT))
-    assert centres[0].tolist() == [1.5 / 4, 0.75]
-    assert np.isnan(centres[1]).all()
+    centers = peaks(maps_of([[0, 0, 0, 0], [0, 7, 0, 7]], FLAT))
+    assert centers[0].tolist() == [1.5 / 4, 0.75]
+    assert np.isnan(centers[1]).all()
 
 
 def test_peak_on_the_sounding_side():
@@ -93,7 +93,7 @@ def test_a_symmetric_map_is_a_draw():
 
 def test_peak_in_truth():
     truths = np.zeros((3, 8, 8), dtype=bool)
-    truths[:, 2, 3] = True  # the pixel under the centre of the peak's cell: x 3/8, y 2/8
+    truths[:, 2, 3] = True  # the pixel under the center of the peak's cell: x 3/8, y 2/8
     maps = maps_of(LEFT, RIGHT, FLAT)
     assert peak_in_truth(maps, truths).tolist() == [True, False, False]
     assert peak_in_truth(maps, np.full((3, 8, 8), 0.5)).tolist() == [True, True, False]

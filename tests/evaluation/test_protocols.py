@@ -37,20 +37,20 @@ def naive(maps, truths):
     return result
 
 
-def binarise(name, maps, truths):
+def binarize(name, maps, truths):
     protocol = PROTOCOLS[name]
     return protocol.keep(maps, protocol.level(maps, truths), truths)
 
 
 def masks_of(name, *rows, area=0):
-    """Binarise one small map against a truth of `area` pixels."""
+    """Binarize one small map against a truth of `area` pixels."""
     maps = evaluation_maps(np.array([rows], dtype=np.float64), len(rows))
     truth = (np.arange(len(rows) ** 2) < area).reshape(1, len(rows), len(rows))
-    return binarise(name, maps, truth)[0].astype(int).tolist()
+    return binarize(name, maps, truth)[0].astype(int).tolist()
 
 
 @pytest.mark.parametrize(("h", "w", "size"), [(13, 17, 29), (1, 1, 3), (31, 5, 7), (14, 14, 224)])
-def test_resize_is_bilinear_with_aligned_centres(h, w, size):
+def test_resize_is_bilinear_with_aligned_centers(h, w, size):
     maps = np.random.default_rng(1).random((3, h, w), dtype=np.float32)
     expected = F.interpolate(
         torch.from_numpy(maps)[None].double(), (size, size), mode="bilinear", align_corners=False
@@ -122,7 +122,7 @@ def test_adaptive_keeps_as_many_pixels_as_the_truth(rows, area, expected):
 def test_adaptive_counts_half_votes_as_truth():
     maps = evaluation_maps(np.array([COUNT], dtype=np.float64), 3)
     truth = np.array([[[1, 0.5, 0.5], [0, 0, 0], [0, 0, 0]]], dtype=np.float32)
-    assert binarise("adaptive", maps, truth).sum() == 3
+    assert binarize("adaptive", maps, truth).sum() == 3
 
 
 @pytest.mark.parametrize("pairs", [1, 2 * CHUNK + 3])
@@ -169,7 +169,7 @@ def test_scores_are_those_of_the_masks():
     maps, truths = rng.random((3, 7, 7), dtype=np.float32), rng.random((3, 31, 31)) > 0.7
     unit = evaluation_maps(maps, 31)
     for name, values in score(maps, truths).items():
-        assert (ciou(binarise(name, unit, truths), truths) == values).all()
+        assert (ciou(binarize(name, unit, truths), truths) == values).all()
 
 
 def test_no_maps_give_no_scores():

@@ -35,7 +35,7 @@ def test_f1_at_a_threshold_by_hand():
     # At 0.4: one true, one in the wrong place, one on noise, one missed.
     assert f1_at(detections, 0.4) == pytest.approx(2 / (2 + 2 + 1))
     assert f1_at(detections.only(OFF_SCREEN), 0.4) == pytest.approx(2 / (2 + 1 + 1))
-    judged = detections.summarise()
+    judged = detections.summarize()
     assert f1_at(detections, judged.threshold) == pytest.approx(judged.max_f1)
 
 

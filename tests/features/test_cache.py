@@ -145,7 +145,7 @@ def test_a_damaged_cache_is_one_sentence(tiny_pairs, made, tmp_path, damage):
 
 
 def test_frames_and_sounds_come_back_under_their_own_names(tiny_pairs, made):
-    """Row n is that of the n-th name: of a cache that mixes them up nothing can be learnt."""
+    """Row n is that of the n-th name: of a cache that mixes them up nothing can be learned."""
     cache, folder, _ = made
     rows = np.load(folder / "view01-00000.npy")
     names = contents_of(tiny_pairs).train_frames

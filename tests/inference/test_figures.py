@@ -7,7 +7,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, outputs
-from soundspot.inference.heat_layer import ANCHORS, colours
+from soundspot.inference.heat_layer import ANCHORS, colors
 
 TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
 
@@ -16,36 +16,36 @@ def ramp(height: int, width: int) -> np.ndarray:
     return np.tile(np.linspace(0, 1, width, dtype=np.float32), (height, 1))
 
 
-def grey(height: int, width: int, value: int = 100) -> np.ndarray:
+def gray(height: int, width: int, value: int = 100) -> np.ndarray:
     return np.full((height, width, 3), value, np.uint8)
 
 
-def test_colours_run_from_dark_to_light_and_stop_at_the_ends():
+def test_colors_run_from_dark_to_light_and_stop_at_the_ends():
     values = np.linspace(-0.5, 1.5, 201, dtype=np.float32)[None]
-    coloured = colours(values)[0]
-    assert tuple(coloured[0]) == tuple(coloured[50]) == ANCHORS[0]
-    assert tuple(coloured[-1]) == tuple(coloured[150]) == ANCHORS[-1]
-    lightness = coloured @ np.array(figures.LUMA)
+    colored = colors(values)[0]
+    assert tuple(colored[0]) == tuple(colored[50]) == ANCHORS[0]
+    assert tuple(colored[-1]) == tuple(colored[150]) == ANCHORS[-1]
+    lightness = colored @ np.array(figures.LUMA)
     assert (np.diff(lightness[50:151]) > 0).all()
 
 
-def test_overlay_mutes_what_is_cold_and_colours_what_is_hot():
+def test_overlay_mutes_what_is_cold_and_colors_what_is_hot():
     heat = np.zeros((31, 37), np.float32)
     heat[10:20, 10:20] = 1
-    picture = figures.overlay(grey(31, 37), heat)
+    picture = figures.overlay(gray(31, 37), heat)
     assert tuple(picture[2, 2]) == (75, 75, 75)  # 0.4 * 100 + 0.35 * 100
     hot = 0.25 * 75 + 0.75 * np.array(ANCHORS[-1])
     assert np.abs(picture[15, 15] - hot).max() <= 0.5
 
 
 def test_overlay_leaves_its_inputs_alone():
-    frame, heat = grey(13, 17), ramp(13, 17)
+    frame, heat = gray(13, 17), ramp(13, 17)
     figures.overlay(frame, heat, (1, 2, 5, 7))
     assert (frame == 100).all() and (heat == ramp(13, 17)).all()
 
 
 def test_strength_takes_heat_and_contour_back():
-    frame, heat = grey(31, 37), ramp(31, 37)
+    frame, heat = gray(31, 37), ramp(31, 37)
     muted = figures.overlay(frame, np.zeros_like(heat))
     full = figures.overlay(frame, heat).astype(float)
     half = figures.overlay(frame, heat, strength=0.5)
@@ -54,24 +54,24 @@ def test_strength_takes_heat_and_contour_back():
 
 
 def test_a_coarse_map_is_enlarged_to_the_frame():
-    coarse = figures.overlay(grey(60, 80), ramp(30, 40)).astype(float)
-    fine = figures.overlay(grey(60, 80), ramp(60, 80)).astype(float)
+    coarse = figures.overlay(gray(60, 80), ramp(30, 40)).astype(float)
+    fine = figures.overlay(gray(60, 80), ramp(60, 80)).astype(float)
     assert coarse.shape == fine.shape
     assert np.abs(coarse[:, :30] - fine[:, :30]).max() < 12
 
 
 def test_contour_lies_where_the_map_is_one_half():
-    picture = figures.overlay(grey(41, 101, 0), ramp(41, 101)).sum(axis=2)
+    picture = figures.overlay(gray(41, 101, 0), ramp(41, 101)).sum(axis=2)
     assert (picture[:, 30:71].argmax(axis=1) == 20).all()
 
 
 def test_a_flat_map_has_no_contour():
-    cold = figures.overlay(grey(11, 13), np.zeros((11, 13), np.float32))
+    cold = figures.overlay(gray(11, 13), np.zeros((11, 13), np.float32))
     assert (cold == 75).all()
 
 
 def test_the_box_ends_just_inside_x2_and_y2():
-    picture = figures.overlay(grey(31, 37), np.zeros((31, 37), np.float32), (3, 5, 23, 19))
+    picture = figures.overlay(gray(31, 37), np.zeros((31, 37), np.float32), (3, 5, 23, 19))
     ys, xs = np.nonzero((picture == figures.GREEN).all(axis=2))
     assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == (3, 5, 23, 19)
     assert tuple(picture[10, 10]) == (75, 75, 75)
@@ -82,7 +82,7 @@ def test_the_box_ends_just_inside_x2_and_y2():
 def test_triptych_of_any_shape(shape, labels):
     height, width = shape
     box = (0, 0, width, height)
-    page = figures.triptych(grey(*shape), ramp(*shape), TONE, box=box, labels=labels, footer="x")
+    page = figures.triptych(gray(*shape), ramp(*shape), TONE, box=box, labels=labels, footer="x")
     assert 700 < page.width < 1500 and 350 < page.height < 600
 
 
@@ -90,7 +90,7 @@ def test_a_trained_map_carries_no_warning_and_an_untrained_one_carries_two():
     def red(page: Image.Image) -> np.ndarray:
         return (np.asarray(page) == figures.RED).all(axis=2)
 
-    frame, heat = grey(97, 131), ramp(97, 131)
+    frame, heat = gray(97, 131), ramp(97, 131)
     assert not red(figures.triptych(frame, heat, TONE)).any()
     marked = red(figures.triptych(frame, heat, TONE, trained=False))
     top, below = marked[:60], marked[60:]
@@ -99,7 +99,7 @@ def test_a_trained_map_carries_no_warning_and_an_untrained_one_carries_two():
 
 
 def test_a_caption_needs_room_below_and_nothing_else_moves():
-    frame, heat = grey(97, 131), ramp(97, 131)
+    frame, heat = gray(97, 131), ramp(97, 131)
     plain = figures.triptych(frame, heat, TONE)
     two = figures.triptych(frame, heat, TONE, caption=("heard: Dog", "peak cosine 0.5"))
     assert two.width == plain.width and two.height == plain.height + figures.LINE
@@ -117,7 +117,7 @@ def test_pages_are_stacked_as_rows():
 
 @pytest.mark.parametrize("shape", [(1, 1), (31, 37), (240, 320)])
 def test_a_captioned_picture_stays_as_it_is_above_the_caption(shape):
-    picture = grey(*shape)
+    picture = gray(*shape)
     page = figures.captioned(picture, ("heard: " + "a very long name " * 9, "peak cosine 0.5"))
     assert page.shape[1] == shape[1] and page.shape[0] > shape[0]
     np.testing.assert_array_equal(page[: shape[0]], picture)
@@ -177,8 +177,8 @@ def test_the_axis_of_the_sound_shows_the_seconds_that_were_heard(monkeypatch):
     monkeypatch.setattr(
         figures, "_write", lambda draw, at, text, *rest, **room: written.append(text)
     )
-    figures.triptych(grey(31, 37), ramp(31, 37), TONE, heard=(7.0, 8.25))
+    figures.triptych(gray(31, 37), ramp(31, 37), TONE, heard=(7.0, 8.25))
     assert "7 s" in written and "8.25 s" in written
     written.clear()
-    figures.triptych(grey(31, 37), ramp(31, 37), TONE)
+    figures.triptych(gray(31, 37), ramp(31, 37), TONE)
     assert "0 s" in written and f"{len(TONE) / 16_000:g} s" in written

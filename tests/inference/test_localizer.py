@@ -115,7 +115,7 @@ def knowing(
 
 def test_the_map_is_the_grid_resized_bilinearly():
     found = knowing([[1.0, 0.0], [0.0, 0.0]]).localize(np.zeros((4, 4, 3), np.uint8), TONE)
-    row = np.array([1, 0.75, 0.25, 0])  # pixel centres at -1/4, 1/4, 3/4, 5/4 of the cells' spacing
+    row = np.array([1, 0.75, 0.25, 0])  # pixel centers at -1/4, 1/4, 3/4, 5/4 of the cells' spacing
     np.testing.assert_allclose(found.map, np.outer(row, row), atol=1e-6)
     assert found.map.dtype == np.float32
     # 0.75 * 0.75 >= 0.5 > 0.75 * 0.25

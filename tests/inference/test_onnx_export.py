@@ -62,7 +62,7 @@ def exported(tmp_path_factory) -> Path:
 def test_an_exported_model_gives_the_maps_of_the_model(exported: Path):
     clip = read_clip(weights.media("demo-dog-photo"), weights.media("demo-dog-bark"))
     expected = load("soundspot-v1", "cpu").localize_clip(clip).similarity
-    # As programs without torch do it; a grey level of the resizing is allowed for.
+    # As programs without torch do it; a gray level of the resizing is allowed for.
     small = Image.fromarray(clip.frame).resize((256, 256), Image.Resampling.BICUBIC)
     small = small.resize((VIEW_SIZE, VIEW_SIZE), Image.Resampling.BICUBIC)
     frame = torch.from_numpy(np.asarray(small).copy())[None]

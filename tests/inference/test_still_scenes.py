@@ -7,7 +7,7 @@ from soundspot.inference.video import StillScenes
 
 
 class Counting(nn.Module):
-    """Counts its calls; the feature is the mean colour."""
+    """Counts its calls; the feature is the mean color."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ MAP = np.random.default_rng(3).random((5, 7), dtype=np.float32)
 
 
 def picture(height: int, width: int) -> np.ndarray:
-    """Colours that change slowly, as colour is stored for four pixels at once."""
+    """Colors that change slowly, as color is stored for four pixels at once."""
     y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
     return (255 * np.stack([x, 1 - y, 0.5 + 0.5 * np.sin(3 * (x + y))], -1)).astype(np.uint8)
 
@@ -35,7 +35,7 @@ def test_a_picture_looks_like_an_overlay(shape: tuple[int, int], strength: float
     assert len(found) - len(wanted) in (0, 1)  # an even height
     difference = found[: len(wanted)] - wanted
     assert np.abs(difference).mean() < 2.5
-    assert np.abs(difference @ figures.LUMA).max() < 8  # only colour is coarser
+    assert np.abs(difference @ figures.LUMA).max() < 8  # only color is coarser
 
 
 def test_without_a_map_the_picture_is_only_muted():

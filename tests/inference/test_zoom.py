@@ -102,7 +102,7 @@ class Bright(Method):
 
 
 class Cells(torch.nn.Module):
-    """A visual encoder: the mean colour of each cell of 16 pixels."""
+    """A visual encoder: the mean color of each cell of 16 pixels."""
 
     def forward(self, view):
         return torch.nn.functional.avg_pool2d(view, 16)

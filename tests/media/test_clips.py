@@ -34,7 +34,7 @@ VIDEO_FORMATS = {
 }
 
 
-def grey(index: int) -> NDArray[np.uint8]:
+def gray(index: int) -> NDArray[np.uint8]:
     """A picture whose brightness tells its number, for numbers up to 45."""
     return np.full((HEIGHT, WIDTH, 3), 20 + 5 * index, np.uint8)
 
@@ -126,7 +126,7 @@ def refused(call: Any, *args: Any, **kwargs: Any) -> str:
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
     """3 s: 30 numbered pictures and a tone."""
-    return write(tmp_path / "clip.mp4", pictures=[grey(i) for i in range(30)], sound=tone(3.0))
+    return write(tmp_path / "clip.mp4", pictures=[gray(i) for i in range(30)], sound=tone(3.0))
 
 
 # Frames
@@ -136,7 +136,7 @@ def clip(tmp_path: Path) -> Path:
 def test_frame_at_a_moment(tmp_path: Path, suffix: str) -> None:
     path = write(
         tmp_path / f"film.{suffix}",
-        pictures=[grey(i) for i in range(31)],
+        pictures=[gray(i) for i in range(31)],
         video_codec=VIDEO_FORMATS[suffix],
     )
     for at, expected in {
@@ -156,7 +156,7 @@ def test_frame_at_a_moment(tmp_path: Path, suffix: str) -> None:
 
 def test_every_frame_of_a_film_with_b_frames(tmp_path: Path) -> None:
     # Decoding order differs from showing order, and a key frame's decoding time precedes it.
-    path = write(tmp_path / "film.mp4", pictures=[grey(i) for i in range(40)], b_frames=3)
+    path = write(tmp_path / "film.mp4", pictures=[gray(i) for i in range(40)], b_frames=3)
     assert [number(media.read_frame(path, i / FPS)) for i in range(40)] == list(range(40))
 
 
@@ -192,7 +192,7 @@ def test_one_frame_is_read_as_a_full_decode_shows_it(
 
 
 def test_what_seeking_cannot_tell(tmp_path: Path, clip: Path) -> None:
-    film = write(tmp_path / "film.avi", pictures=[grey(i) for i in range(20)], b_frames=3)
+    film = write(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
     sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
     for path, at in ((film, 1.0), (clip, 2.95), (clip, 9.0), (sound, 0.5)):
         with decoding.open_container(path) as container:
@@ -201,7 +201,7 @@ def test_what_seeking_cannot_tell(tmp_path: Path, clip: Path) -> None:
 
 
 def test_avi_with_b_frames_is_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "film.avi", pictures=[grey(i) for i in range(20)], b_frames=3)
+    path = write(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
     assert [number(media.read_frame(path, i / FPS)) for i in range(20)] == list(range(20))
 
 
@@ -209,7 +209,7 @@ def test_avi_with_b_frames_is_counted(tmp_path: Path) -> None:
 def test_variable_frame_rate(tmp_path: Path, suffix: str) -> None:
     path = write(
         tmp_path / f"slides.{suffix}",
-        pictures=[grey(i) for i in range(5)],
+        pictures=[gray(i) for i in range(5)],
         times=[0, 1, 2, 17, 18],
         b_frames=0,
     )
@@ -221,7 +221,7 @@ def test_variable_frame_rate(tmp_path: Path, suffix: str) -> None:
 def test_time_counts_from_the_first_time_stamp(tmp_path: Path, suffix: str) -> None:
     path = write(
         tmp_path / f"late.{suffix}",
-        pictures=[grey(i) for i in range(30)],
+        pictures=[gray(i) for i in range(30)],
         times=range(50, 80),
     )
     assert media.probe(path).duration == pytest.approx(3.0)
@@ -232,7 +232,7 @@ def test_time_counts_from_the_first_time_stamp(tmp_path: Path, suffix: str) -> N
 def test_film_without_an_announced_length(tmp_path: Path) -> None:
     path = write(
         tmp_path / "recorded.webm",
-        pictures=[grey(i) for i in range(30)],
+        pictures=[gray(i) for i in range(30)],
         video_codec="libvpx",
         options={"live": "1"},
     )
@@ -244,7 +244,7 @@ def test_film_without_an_announced_length(tmp_path: Path) -> None:
 
 
 def test_raw_stream_without_time_stamps(tmp_path: Path) -> None:
-    path = write(tmp_path / "raw.h264", pictures=[grey(i) for i in range(20)])
+    path = write(tmp_path / "raw.h264", pictures=[gray(i) for i in range(20)])
     assert media.probe(path).duration == pytest.approx(2.0)
     assert number(media.read_frame(path, 1.3)) == 13
 
@@ -292,7 +292,7 @@ def test_pictures_with_exif_in_a_film(tmp_path: Path, suffix: str) -> None:
     assert picture[4, -4, 0] > 200 > 60 > picture[4, 4, 0]  # the corner went to the right
 
 
-def test_damaged_picture_is_refused_and_its_neighbours_read(tmp_path: Path) -> None:
+def test_damaged_picture_is_refused_and_its_neighbors_read(tmp_path: Path) -> None:
     pictures = np.random.default_rng(seed=3).integers(0, 255, (9, HEIGHT, WIDTH, 3), np.uint8)
     path = write(tmp_path / "a.mp4", pictures=list(pictures), key_frames=1, b_frames=0)
     with av.open(str(path)) as container:
@@ -306,7 +306,7 @@ def test_damaged_picture_is_refused_and_its_neighbours_read(tmp_path: Path) -> N
 
 
 def test_iter_frames_to_the_last_one_of_unknown_length(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.flv", pictures=[grey(i) for i in range(13)], video_codec="flv")
+    path = write(tmp_path / "a.flv", pictures=[gray(i) for i in range(13)], video_codec="flv")
     assert [number(p) for _, p in media.iter_frames(path, float(FPS))] == list(range(13))
 
 
@@ -368,7 +368,7 @@ def test_image_modes(tmp_path: Path) -> None:
         np.testing.assert_allclose(picture, corner_picture(), atol=60 if mode == "P" else 0)
 
 
-def test_grey_images(tmp_path: Path) -> None:
+def test_gray_images(tmp_path: Path) -> None:
     ramp = np.arange(0, 231, 11, dtype=np.uint8).reshape(3, 7)
     expected = np.stack([ramp] * 3, axis=2)
     for name, image in {
@@ -453,8 +453,8 @@ def test_channels_are_averaged(tmp_path: Path, codec: str) -> None:
 def test_cut_at_hand_computed_places() -> None:
     ramp = np.arange(10 * media.SAMPLE_RATE, dtype=np.float32)
     starts = {None: 56_000, 5.0: 56_000, 1.5: 0, 0.0: 0, 1.75: 4_000, 8.5: 112_000, 10.0: 112_000}
-    for centre, start in starts.items():
-        window = media.cut(ramp, centre, media.SOUND_SAMPLES)
+    for center, start in starts.items():
+        window = media.cut(ramp, center, media.SOUND_SAMPLES)
         np.testing.assert_array_equal(window, np.arange(start, start + 48_000))
 
 
@@ -522,7 +522,7 @@ def click(seconds: float, at: float, rate: int) -> NDArray[np.float32]:
 def test_sound_that_starts_after_the_pictures(tmp_path: Path, suffix: str, codec: str) -> None:
     path = write(
         tmp_path / f"late.{suffix}",
-        pictures=[grey(i) for i in range(40)],
+        pictures=[gray(i) for i in range(40)],
         sound=click(3.0, 0.5, 44_100),
         sound_codec=codec,
         sound_times={0: 44_100},
@@ -538,7 +538,7 @@ def test_sound_that_starts_after_the_pictures(tmp_path: Path, suffix: str, codec
 def test_pictures_that_start_after_the_sound(tmp_path: Path, suffix: str) -> None:
     path = write(
         tmp_path / f"late.{suffix}",
-        pictures=[grey(i) for i in range(30)],
+        pictures=[gray(i) for i in range(30)],
         times=range(7, 37),
         sound=click(3.7, 2.0, 44_100),
         sound_codec={"mov": "pcm_s16le", "mkv": "flac", "ts": "mp2"}[suffix],
@@ -581,7 +581,7 @@ def test_change_of_sampling_rate_is_refused(tmp_path: Path) -> None:
 
 
 def test_sound_that_ends_before_the_pictures(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mp4", pictures=[grey(i) for i in range(40)], sound=tone(2.0))
+    path = write(tmp_path / "a.mp4", pictures=[gray(i) for i in range(40)], sound=tone(2.0))
     whole = media.read_waveform(path)
     np.testing.assert_array_equal(media.read_sound(path, 2.3), media.cut(whole, 2.3, 48_000))
     assert "no sound at 3.50 s" in refused(media.read_sound, path, 3.5)
@@ -642,7 +642,7 @@ def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPat
 def test_clip_without_an_announced_length(tmp_path: Path) -> None:
     path = write(
         tmp_path / "recorded.webm",
-        pictures=[grey(i) for i in range(30)],
+        pictures=[gray(i) for i in range(30)],
         sound=tone(3.0, 48_000),
         video_codec="libvpx",
         sound_codec="libopus",
@@ -659,7 +659,7 @@ def test_clip_without_an_announced_length(tmp_path: Path) -> None:
 def test_lost_picture_is_told_before_silence(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.mkv",
-        pictures=[grey(i) for i in range(10)],
+        pictures=[gray(i) for i in range(10)],
         sound=np.zeros(4 * 44_100, np.float32),
         sound_codec="flac",
     )
@@ -689,7 +689,7 @@ def test_clip_of_a_video_with_another_sound_on_its_clock(tmp_path: Path, clip: P
 
 def test_walked_windows_equal_those_that_are_read(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "a.mp4", pictures=[grey(i % 40) for i in range(110)], sound=noise(11.0, 44_100)
+        tmp_path / "a.mp4", pictures=[gray(i % 40) for i in range(110)], sound=noise(11.0, 44_100)
     )
     times = [k / 3 for k in range(33)]
     walked = list(media.iter_windows(path, times, (3.0, 1.0, 0.3)))
@@ -720,7 +720,7 @@ def test_cover_picture_is_no_video(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    film = write(tmp_path / "film.mp4", pictures=[grey(1)] * 5)
+    film = write(tmp_path / "film.mp4", pictures=[gray(1)] * 5)
     image = tmp_path / "a.png"
     Image.fromarray(corner_picture()).save(image)
     sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
@@ -859,7 +859,7 @@ def test_jpeg_comes_back_nearly(tmp_path: Path) -> None:
 def test_video_comes_back(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
     sound = tone(2.0, 16_000)
-    media.write_video(path, (grey(i)[:47, :63] for i in range(24)), sound, fps=12.5)
+    media.write_video(path, (gray(i)[:47, :63] for i in range(24)), sound, fps=12.5)
     info = media.probe(path)
     assert info.size == (64, 48)  # odd sides gain a line
     assert info.duration == pytest.approx(24 / 12.5, abs=0.15)
@@ -870,9 +870,9 @@ def test_video_comes_back(tmp_path: Path, suffix: str) -> None:
 
 
 def test_video_may_lack_sound_or_outlast_it(tmp_path: Path) -> None:
-    media.write_video(tmp_path / "a.mp4", [grey(3)] * 20, None, 10.0)
+    media.write_video(tmp_path / "a.mp4", [gray(3)] * 20, None, 10.0)
     assert not media.probe(tmp_path / "a.mp4").has_sound
-    media.write_video(tmp_path / "b.mp4", [grey(3)] * 20, tone(0.5, 16_000), 10.0)
+    media.write_video(tmp_path / "b.mp4", [gray(3)] * 20, tone(0.5, 16_000), 10.0)
     assert media.probe(tmp_path / "b.mp4").duration == pytest.approx(2.0)
     assert len(media.read_waveform(tmp_path / "b.mp4")) == pytest.approx(8_000, abs=1100)
 
@@ -882,28 +882,28 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
     path.write_text("the old one")
 
     def frames() -> Iterator[NDArray[np.uint8]]:
-        yield from itertools.repeat(grey(1), 200)  # more than the encoder keeps back
+        yield from itertools.repeat(gray(1), 200)  # more than the encoder keeps back
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         media.write_video(path, frames(), None, 10.0)
     assert path.read_text() == "the old one"
     assert "change size at 0.10 s" in refused(
-        media.write_video, path, iter([grey(1), grey(1)[:32]]), None, 10.0
+        media.write_video, path, iter([gray(1), gray(1)[:32]]), None, 10.0
     )
     assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
     assert path.read_text() == "the old one"
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
-    assert ".mp4" in refused(media.write_video, tmp_path / "a.txt", [grey(1)], None, 10.0)
+    assert ".mp4" in refused(media.write_video, tmp_path / "a.txt", [gray(1)], None, 10.0)
     assert "got none" in refused(media.write_video, tmp_path / "a.mp4", [], None, 10.0)
-    assert "above 0" in refused(media.write_video, tmp_path / "a.mp4", [grey(1)], None, 0.0)
-    assert "No such" in refused(media.write_video, tmp_path / "no/a.mp4", [grey(1)], None, 10.0)
+    assert "above 0" in refused(media.write_video, tmp_path / "a.mp4", [gray(1)], None, 0.0)
+    assert "No such" in refused(media.write_video, tmp_path / "no/a.mp4", [gray(1)], None, 10.0)
     assert "No such" in refused(media.write_flac, tmp_path / "no/a.flac", tone(1.0))
-    assert "No such" in refused(media.write_jpeg, tmp_path / "no/a.jpg", grey(1))
+    assert "No such" in refused(media.write_jpeg, tmp_path / "no/a.jpg", gray(1))
     (tmp_path / "file").touch()
-    assert "Not a directory" in refused(media.write_jpeg, tmp_path / "file/a.jpg", grey(1))
+    assert "Not a directory" in refused(media.write_jpeg, tmp_path / "file/a.jpg", gray(1))
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 

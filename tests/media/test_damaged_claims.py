@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_clips import grey, refused, tone, write
+from test_clips import gray, refused, tone, write
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.sound_events import listen
@@ -19,7 +19,7 @@ AGES = 1e12  # s
 
 def flv_with_a_late_track(path: Path, kind: int) -> Path:
     """A packet of a track that nothing announces, far behind what opening looks at."""
-    write(path, pictures=[grey(k % 40) for k in range(300)], sound=tone(30), video_codec="flv1")
+    write(path, pictures=[gray(k % 40) for k in range(300)], sound=tone(30), video_codec="flv1")
     data = bytearray(path.read_bytes())
     at, tags = 13, []
     while at + 11 <= len(data):
@@ -45,7 +45,7 @@ def test_a_track_that_appears_late_is_one_sentence(tmp_path: Path, kind: int):
 
 def matroska_of_ages(path: Path, seconds: float = AGES) -> Path:
     """Two seconds that announce a length of their own choice."""
-    write(path, pictures=[grey(k) for k in range(20)], sound=tone(2))
+    write(path, pictures=[gray(k) for k in range(20)], sound=tone(2))
     data = bytearray(path.read_bytes())
     at = data.index(b"\x44\x89\x88")  # Duration, 8 bytes, in milliseconds
     data[at + 3 : at + 11] = struct.pack(">d", seconds * 1000)
@@ -69,7 +69,7 @@ def test_listening_stops_where_the_sound_does(tmp_path: Path):
 
 def test_pictures_that_jump_ages_ahead_are_refused(tmp_path: Path):
     path = tmp_path / "v.mkv"
-    write(path, pictures=[grey(k) for k in range(3)], times=[0, 1, 10**11], b_frames=0)
+    write(path, pictures=[gray(k) for k in range(3)], times=[0, 1, 10**11], b_frames=0)
     assert "pictures jump ahead to 10000000000.00 s" in refused(
         lambda: sum(1 for _ in media.iter_frames(path, 4.0))
     )
@@ -84,7 +84,7 @@ def test_a_copied_sound_that_jumps_ages_ahead_is_refused(tmp_path: Path):
 
 @pytest.mark.parametrize("read", ["walk", "walk from a second on", "seek"])
 def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatch, read: str):
-    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)], sound=tone(2))
+    path = write(tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)], sound=tone(2))
     for_ever, ended = threading.Event(), threading.Event()
 
     def hang(*_):
@@ -129,7 +129,7 @@ def test_a_decoder_that_answers_late_leaves_nothing_behind(monkeypatch):
 
 
 def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
-    path = write(tmp_path / "v.mp4", pictures=[grey(k) for k in range(20)])
+    path = write(tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)])
     before = threading.active_count()
     frames = media.iter_frames(path, 4.0)
     next(frames)

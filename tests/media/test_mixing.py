@@ -22,7 +22,7 @@ def test_nothing_is_louder_than_full_scale():
     assert np.abs(mix(9 * TONE, 9 * TONE)).max() == pytest.approx(1)
 
 
-def test_noise_has_many_colours_and_levels_but_one_for_each_seed():
+def test_noise_has_many_colors_and_levels_but_one_for_each_seed():
     levels, tilts = [], []
     for seed in range(40):
         noise = add_noise(TONE, np.random.default_rng(seed)) - TONE

@@ -10,7 +10,7 @@ def bicubic(frame: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.asarray(resized).astype(int)
 
 
-def test_resizing_is_within_one_grey_level_of_pillow() -> None:
+def test_resizing_is_within_one_gray_level_of_pillow() -> None:
     frame = np.random.default_rng(0).integers(0, 256, (251, 257, 3), dtype=np.uint8)
     ours = resize_frame(frame, 241, 239)
     assert ours.shape == (241, 239, 3)

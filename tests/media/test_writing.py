@@ -59,14 +59,14 @@ def test_jitter_of_the_time_stamps_is_no_hole(jitter: float):
 
 @pytest.mark.parametrize("times", [[0.0, 0.0, 0.1, 0.2], [0.0, 0.1, 0.05, 0.2]])
 def test_pictures_that_do_not_advance_are_kept_in_their_order(tmp_path: Path, times: list[float]):
-    greys = [30, 90, 150, 210]
+    grays = [30, 90, 150, 210]
     pictures = [
-        (at, np.full((32, 32, 3), grey, np.uint8)) for at, grey in zip(times, greys, strict=True)
+        (at, np.full((32, 32, 3), gray, np.uint8)) for at, gray in zip(times, grays, strict=True)
     ]
     writing.write_timed_video(tmp_path / "v.mp4", pictures, None, 10.0)
     shown = list(decoding.decode(tmp_path / "v.mp4", "video", 0.0))
     found = [float(decoding.to_rgb(tmp_path, frame).mean()) for _, frame in shown]
-    assert found == pytest.approx(greys, abs=12)
+    assert found == pytest.approx(grays, abs=12)
     seconds = [time for time, _ in shown]
     assert all(later > sooner for sooner, later in itertools.pairwise(seconds))
     assert seconds[-1] == pytest.approx(0.2, abs=0.002)

@@ -39,7 +39,7 @@ def test_hand_computed_two_by_two():
     f_v = torch.tensor([[[[1.0, 0.0], [-1.0, root]], [[0.0, 1.0], [0.0, root]]]])
     out = attend(f_a, f_v)
     torch.testing.assert_close(out.similarity, torch.tensor([[[1, 0], [-1, 0.5 * root]]]))
-    # weights 1, 1/2, 0, (1 + sqrt(1/2)) / 2; f_av sums the un-normalised feature
+    # weights 1, 1/2, 0, (1 + sqrt(1/2)) / 2; f_av sums the un-normalized feature
     last = (1 + root / 2) / 2
     torch.testing.assert_close(out.f_av, torch.tensor([[1 + last * root, 0.5 + last * root]]))
 

@@ -34,14 +34,14 @@ def a_method(config: CAVLConfig = SMALL) -> CAVL:
     return CAVL(config)
 
 
-def centres_by_loops(u: np.ndarray, count: int, config: CAVLConfig) -> np.ndarray:
-    centres = np.array([u[j * (len(u) // count)] for j in range(count)])
+def centers_by_loops(u: np.ndarray, count: int, config: CAVLConfig) -> np.ndarray:
+    centers = np.array([u[j * (len(u) // count)] for j in range(count)])
     for _ in range(config.rounds):
-        far = np.array([[np.linalg.norm(x - c) for x in u] for c in centres])
+        far = np.array([[np.linalg.norm(x - c) for x in u] for c in centers])
         shares = np.exp(-config.beta * far)
         shares /= shares.sum(axis=0)
-        centres = np.array([(s[:, None] * u).sum(axis=0) / s.sum() for s in shares])
-    return centres
+        centers = np.array([(s[:, None] * u).sum(axis=0) / s.sum() for s in shares])
+    return centers
 
 
 def features(method: CAVL, f_v: torch.Tensor, f_a: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +60,7 @@ def loss_by_loops(method: CAVL, batch: Batch, sources: int) -> float:
         scenes = [[(i + s) % size for s in range(sources)] for i in range(size)]
         v, a = (
             [
-                centres_by_loops(np.concatenate([u[pair] for pair in scene]), count, method.config)
+                centers_by_loops(np.concatenate([u[pair] for pair in scene]), count, method.config)
                 for scene in scenes
             ]
             for u, count in ((seen, sources + 1), (heard, sources))
@@ -105,7 +105,7 @@ def test_the_contrastive_loss_by_hand() -> None:
     assert contrastive_loss(distance, others, 2.0).item() == pytest.approx((near + far) / 2)
 
 
-def test_every_centre_of_the_sound_takes_the_nearest_of_the_frame() -> None:
+def test_every_center_of_the_sound_takes_the_nearest_of_the_frame() -> None:
     heard = torch.tensor([[[0.0, 0.0], [4.0, 0.0]]])
     seen = torch.tensor([[[0.0, 3.0], [4.0, 4.0], [9.0, 0.0]]])
     assert every_distance(heard, seen).item() == pytest.approx(math.sqrt(9 + 16))
@@ -114,11 +114,11 @@ def test_every_centre_of_the_sound_takes_the_nearest_of_the_frame() -> None:
 def test_k_means_separates_what_is_far_apart() -> None:
     u = torch.tensor([[[0.0, 1.0], [0.2, 1.0], [5.0, 0.0], [5.0, 0.2]]])
     found = soft_k_means(u, 2, beta=30.0, rounds=4)
-    torch.testing.assert_close(found.centres[0], torch.tensor([[0.1, 1.0], [5.0, 0.1]]))
+    torch.testing.assert_close(found.centers[0], torch.tensor([[0.1, 1.0], [5.0, 0.1]]))
     torch.testing.assert_close(found.assignment[0, 0], torch.tensor([1.0, 1.0, 0.0, 0.0]))
 
 
-def test_scenes_are_neighbours_in_a_circle() -> None:
+def test_scenes_are_neighbors_in_a_circle() -> None:
     u = torch.arange(4.0)[:, None, None]
     assert join_scenes(u, 2)[..., 0].tolist() == [[0, 1], [1, 2], [2, 3], [3, 0]]
     strangers = strange_scenes(4, 2)
@@ -134,12 +134,12 @@ def test_gradients_reach_every_parameter(step: int) -> None:
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.parameters())
 
 
-def test_the_map_of_one_pair_belongs_to_the_nearest_centre() -> None:
+def test_the_map_of_one_pair_belongs_to_the_nearest_center() -> None:
     method, batch = a_method(), a_batch(1)
     seen, heard = features(method, batch.f_v1, batch.f_a)
     sound = heard[0].mean(axis=0)
-    centres = centres_by_loops(seen[0], 3, method.config)
-    nearest = int(np.argmin(np.linalg.norm(centres - sound, axis=1)))
+    centers = centers_by_loops(seen[0], 3, method.config)
+    nearest = int(np.argmin(np.linalg.norm(centers - sound, axis=1)))
     expected = soft_k_means(torch.tensor(seen), 3, 3.0, 4).assignment[0, nearest]
     found = method.maps(batch.f_v1, batch.f_a).detach()
     assert found.shape == (1, 2, 3)
@@ -160,13 +160,13 @@ def test_maps_follow_the_sound_and_use_all_but_the_step(kind: str) -> None:
     assert method.training_only == ("step",)
 
 
-def test_another_centre_is_nearest_to_another_sound() -> None:
+def test_another_center_is_nearest_to_another_sound() -> None:
     method = a_method()
     batch = a_batch(1)
-    centres = soft_k_means(method._see(batch.f_v1), 3, 3.0, 4).centres[0].detach()
+    centers = soft_k_means(method._see(batch.f_v1), 3, 3.0, 4).centers[0].detach()
     maps = []
-    for centre in centres:
-        method._hear = lambda f_a, centre=centre: centre[None, None]
+    for center in centers:
+        method._hear = lambda f_a, center=center: center[None, None]
         maps.append(method.maps(batch.f_v1, batch.f_a))
     torch.testing.assert_close(sum(maps), torch.ones(1, 2, 3))
 

@@ -164,9 +164,9 @@ def test_sound_and_frame_are_compared_in_fewer_dimensions() -> None:
         replace(SMALL, embedding=3, visual_conv=False)
 
 
-def test_centring_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
+def test_centering_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
     torch.manual_seed(0)
-    method, batch = Contrastive(replace(SMALL, map_centring=0.5)), a_batch()
+    method, batch = Contrastive(replace(SMALL, map_centering=0.5)), a_batch()
     unit = torch.nn.functional.normalize(method.g(batch.f_a), dim=1)
     method(batch)
     assert torch.allclose(method.common_sound, 0.05 * unit.mean(dim=0), atol=1e-7)

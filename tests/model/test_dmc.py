@@ -11,7 +11,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.dmc import DMC, DMCConfig, cluster, every_agreement, max_margin
 from soundspot.model.methods.method import Batch
 
-SMALL = DMCConfig(c_v=7, c_a=5, centres=3, dim=2)
+SMALL = DMCConfig(c_v=7, c_a=5, centers=3, dim=2)
 
 
 def a_batch(size: int = 3) -> Batch:
@@ -27,25 +27,25 @@ def a_method(config: DMCConfig = SMALL) -> DMC:
 
 
 def clusters_by_loops(method: DMC, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Centres (k d) and assignments (k n) of one frame or sound, features (n c)."""
+    """Centers (k d) and assignments (k n) of one frame or sound, features (n c)."""
     config = method.config
     weight = method.spaces.weight.detach().double().numpy()[..., 0]
-    w = weight.reshape(config.centres, config.dim, -1)
-    shares = np.full((config.centres, len(features)), 1 / config.centres)
+    w = weight.reshape(config.centers, config.dim, -1)
+    shares = np.full((config.centers, len(features)), 1 / config.centers)
     for turn in range(config.rounds):
         projected = np.array([[w_k @ (u / np.linalg.norm(u)) for u in features] for w_k in w])
         if turn:
             scores = np.array(
                 [
                     [c @ x / np.linalg.norm(c) for x in xs]
-                    for c, xs in zip(centres, projected, strict=True)
+                    for c, xs in zip(centers, projected, strict=True)
                 ]
             )
             shares = np.exp(scores) / np.exp(scores).sum(axis=0)
-        centres = np.array(
+        centers = np.array(
             [(s[:, None] * x).sum(axis=0) for s, x in zip(shares, projected, strict=True)]
         )
-    return centres, shares
+    return centers, shares
 
 
 def both_by_loops(method: DMC, f_v: torch.Tensor, f_a: torch.Tensor) -> tuple[list, list]:
@@ -76,8 +76,8 @@ def test_one_round_of_clustering_by_hand() -> None:
     found = cluster(projected, 2)
     first = math.e / (math.e + 1)
     assert found.assignment.flatten().tolist() == pytest.approx([first, 0.5, 1 - first, 0.5])
-    assert found.centres[0, 0].tolist() == pytest.approx([first + 0.5, 0.0])
-    assert cluster(projected, 1).centres[0].tolist() == [[1.0, 0.0], [0.0, 0.5]]
+    assert found.centers[0, 0].tolist() == pytest.approx([first + 0.5, 0.0])
+    assert cluster(projected, 1).centers[0].tolist() == [[1.0, 0.0], [0.0, 0.5]]
 
 
 def test_the_margin_by_hand() -> None:
@@ -87,7 +87,7 @@ def test_the_margin_by_hand() -> None:
     assert max_margin(agreement, others, 3.0).item() == pytest.approx((2.5 + 1.0) / 2)
 
 
-def test_agreement_is_the_sum_of_cosines_of_the_same_centres() -> None:
+def test_agreement_is_the_sum_of_cosines_of_the_same_centers() -> None:
     seen = torch.tensor([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
     heard = torch.tensor([[[5.0, 0.0], [0.0, 0.1]], [[0.0, 1.0], [-3.0, 0.0]]])
     assert every_agreement(seen, heard).tolist() == [[2.0, 0.0], [1.0, -1.0]]
@@ -100,7 +100,7 @@ def test_gradients_reach_every_parameter() -> None:
 
 
 @pytest.mark.parametrize("kind", ["assignment", "cosine"])
-def test_the_map_of_one_pair_shows_the_best_centre(kind: str) -> None:
+def test_the_map_of_one_pair_shows_the_best_center(kind: str) -> None:
     method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
     ((seen,), (heard,)) = both_by_loops(method, batch.f_v1, batch.f_a)
     best = int(np.argmax(cosines(seen[0], heard[0])))
@@ -128,7 +128,7 @@ def test_a_single_pair_has_nothing_to_be_told_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"), [({"centres": 1}, "at least 2"), ({"margin": -1.0}, "not be negative")]
+    ("wrong", "says"), [({"centers": 1}, "at least 2"), ({"margin": -1.0}, "not be negative")]
 )
 def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
     with pytest.raises(ValueError, match=says):

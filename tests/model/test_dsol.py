@@ -11,7 +11,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.dsol import (
     DSOL,
     DSOLConfig,
-    localisation_loss,
+    localization_loss,
     masked_mean,
     matching_loss,
     objects,
@@ -37,16 +37,16 @@ def softplus(x: float) -> float:
     return math.log(1 + math.exp(x))
 
 
-def test_localisation_by_hand() -> None:
+def test_localization_by_hand() -> None:
     """Each quarter of a frame of 2 x 2 is one location."""
     maps = torch.tensor([[[2.0, -1.0], [0.0, 0.0]], [[-2.0, 1.0], [-3.0, -3.0]]])
     logits = torch.stack([maps, maps.flip(0)])
     others = ~torch.eye(2, dtype=torch.bool)
     own = softplus(-2)
-    found = localisation_loss(logits, others, quarters=False).item()
+    found = localization_loss(logits, others, quarters=False).item()
     assert found == pytest.approx((own + softplus(1)) / 2)
     each = [softplus(x) for x in (-2.0, 1.0, -3.0, -3.0)]
-    found = localisation_loss(logits, others, quarters=True).item()
+    found = localization_loss(logits, others, quarters=True).item()
     assert found == pytest.approx((own + sum(each) / 4) / 2)
 
 
@@ -78,12 +78,12 @@ def terms_by_loops(method: DSOL, batch: Batch, quarters: bool) -> list[float]:
         sound = batch.f_a.mean(dim=1)
         heard = [unit(a) for a in method.audio(sound).numpy()]
         kinds = method.class_a(sound).softmax(dim=1).numpy()
-        centres = [unit(c) for c in method.dictionary.centres.numpy()]
+        centers = [unit(c) for c in method.dictionary.centers.numpy()]
         w, scale = method.sharpness.item(), method.object_scale.item()
         terms = []
         for f_v in (batch.f_v1, batch.f_v2):
             seen = method.visual(f_v).permute(0, 2, 3, 1).numpy()
-            localise, classify, match = [], [], []
+            localize, classify, match = [], [], []
             for i in range(size):
                 cos = [[[unit(x) @ a for x in row] for row in seen[i]] for a in heard]
                 logits = w * np.array(cos)
@@ -94,7 +94,7 @@ def terms_by_loops(method: DSOL, batch: Batch, quarters: bool) -> list[float]:
                     whole = [logits[j]]
                     parts = [logits[j][y : y + 2, x : x + 3] for y in (0, 2) for x in (0, 2)]
                     negatives += [softplus(part.max()) for part in (parts if quarters else whole)]
-                localise.append((softplus(-logits[i].max()) + np.mean(negatives)) / 2)
+                localize.append((softplus(-logits[i].max()) + np.mean(negatives)) / 2)
                 where = 1 / (1 + np.exp(-logits[i]))
                 mask = (where > 0.5) | (where == where.max())
                 picture = objects(f_v)[i].numpy()
@@ -102,11 +102,11 @@ def terms_by_loops(method: DSOL, batch: Batch, quarters: bool) -> list[float]:
                 label = int(method.dictionary.assign(found))
                 classify.append(-math.log(kinds[i][label]))
                 sounding = np.array(
-                    [np.mean(where * scale * np.tensordot(c, picture, 1)) for c in centres]
+                    [np.mean(where * scale * np.tensordot(c, picture, 1)) for c in centers]
                 )
                 q = np.exp(sounding) / np.exp(sounding).sum()
                 match.append(float(np.sum(kinds[i] * np.log(kinds[i] / q))))
-            terms.append([np.mean(localise), np.mean(classify), np.mean(match)])
+            terms.append([np.mean(localize), np.mean(classify), np.mean(match)])
     return list(np.mean(terms, axis=0))
 
 
@@ -114,12 +114,12 @@ def test_the_losses_are_the_naive_ones_in_both_stages() -> None:
     method, batch = a_method(), a_batch()
     method(batch)
     method.eval()  # the dictionary stays as it is
-    localise, classify, _ = terms_by_loops(method, batch, quarters=False)
-    assert method(batch).loss.item() == pytest.approx(localise + classify, rel=1e-4)
+    localize, classify, _ = terms_by_loops(method, batch, quarters=False)
+    assert method(batch).loss.item() == pytest.approx(localize + classify, rel=1e-4)
     method.step.fill_(2)
-    localise, classify, match = terms_by_loops(method, batch, quarters=True)
+    localize, classify, match = terms_by_loops(method, batch, quarters=True)
     found = method(batch)
-    assert found.loss.item() == pytest.approx(match + 0.5 * localise, rel=1e-4)
+    assert found.loss.item() == pytest.approx(match + 0.5 * localize, rel=1e-4)
     assert found.report["classify"].item() == pytest.approx(classify, rel=1e-4)
 
 
@@ -158,7 +158,7 @@ def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
         heard = unit(method.audio(sound)[0].numpy())
         seen = method.visual(one.f_v1)[0].permute(1, 2, 0).numpy()
         kinds = method.class_a(sound).softmax(dim=1)[0].numpy()
-        centres = [unit(c) for c in method.dictionary.centres.numpy()]
+        centers = [unit(c) for c in method.dictionary.centers.numpy()]
     picture = objects(one.f_v1)[0].permute(1, 2, 0).numpy()
     expected = np.empty((4, 5))
     for y in range(4):
@@ -166,7 +166,7 @@ def test_the_map_of_one_pair_is_the_naive_one(kind: str) -> None:
             cosine = unit(seen[y, x]) @ heard
             expected[y, x] = cosine if kind == "cosine" else 1 / (1 + math.exp(-5 * cosine))
             if kind == "objects":
-                sounding = [expected[y, x] * 10 * c @ picture[y, x] for c in centres]
+                sounding = [expected[y, x] * 10 * c @ picture[y, x] for c in centers]
                 scores = np.exp(3 * np.array(sounding))
                 expected[y, x] = kinds @ scores / scores.sum()
     found = method.maps(one.f_v1, one.f_a).detach()

@@ -1,4 +1,4 @@
-"""FNAC's regularisers against loops over frames, sounds and locations."""
+"""FNAC's regularizers against loops over frames, sounds and locations."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from soundspot.model.draws import Draws, dropped
 from soundspot.model.methods.ezvsl import EZVSL, EZVSLConfig
-from soundspot.model.methods.fnac import FNAC, FNACConfig, regularisers
+from soundspot.model.methods.fnac import FNAC, FNACConfig, regularizers
 from soundspot.model.methods.method import Batch
 
 SMALL = FNACConfig(c_v=5, c_a=3, dropout=0.0, warmup=0)
@@ -64,11 +64,11 @@ def terms(model, f_v, f_a):
     heard = F.normalize(model.g(f_a), dim=1)
     seen = F.normalize(model.conv(f_v), dim=1)
     every = torch.einsum("kc,bchw->bkhw", heard, seen)
-    return heard, seen, regularisers(heard, seen, every, model.config)
+    return heard, seen, regularizers(heard, seen, every, model.config)
 
 
 @pytest.mark.parametrize("temperature", [0.03, 0.5])
-def test_the_regularisers_equal_the_loops(temperature):
+def test_the_regularizers_equal_the_loops(temperature):
     model = FNAC(dataclasses.replace(SMALL, temperature=temperature))
     data = batch()
     heard, seen, found = terms(model, data.f_v1, data.f_a)
@@ -80,7 +80,7 @@ def test_the_regularisers_equal_the_loops(temperature):
 
 
 @pytest.mark.parametrize("weight", ["audio", "source", "visual"])
-def test_each_regulariser_adds_to_the_loss_of_ez_vsl(weight):
+def test_each_regularizer_adds_to_the_loss_of_ez_vsl(weight):
     names = ("audio_weight", "source_weight", "visual_weight")
     weights = {name: 7.0 if name.startswith(weight) else 0.0 for name in names}
     model = FNAC(dataclasses.replace(SMALL, **weights))
@@ -93,7 +93,7 @@ def test_each_regulariser_adds_to_the_loss_of_ez_vsl(weight):
     assert (expected - plain(data).loss).item() > 0.1
 
 
-def test_the_regularisers_begin_after_the_warm_up():
+def test_the_regularizers_begin_after_the_warm_up():
     model = FNAC(dataclasses.replace(SMALL, warmup=2)).train()
     data = batch()
     losses = [model(data).loss.item() for _ in range(3)]

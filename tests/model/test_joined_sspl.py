@@ -14,7 +14,7 @@ from soundspot.training.recipe import FeatureSpec
 
 SMALL = {"c_a": 3, "projection": 7, "hidden": 13, "visual_conv": True, "embedding": 5}
 CLUSTERS = {"alignment": 3.0, "alignment_objective": "clusters", "clusters": 4}
-MAPS = {"map_self_attention": 0.3, "map_centring": 0.6}
+MAPS = {"map_self_attention": 0.3, "map_centering": 0.6}
 
 
 def build(method="joined-sspl", **settings):

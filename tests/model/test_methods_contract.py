@@ -75,13 +75,13 @@ def test_an_exported_method_makes_the_same_maps(name, tmp_path):
     torch.testing.assert_close(loaded.maps(data.f_v1, data.f_a), method.maps(data.f_v1, data.f_a))
 
 
-def train(method, optimiser, steps):
+def train(method, optimizer, steps):
     losses = []
     for step in steps:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = method(batch(seed=step)).loss
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 
@@ -90,12 +90,12 @@ def train(method, optimiser, steps):
 def test_training_goes_on_from_its_state_with_the_same_numbers(name):
     """Whatever a method draws or follows is in its state; torch's own generator is not."""
     method = build(name).train()
-    optimiser = torch.optim.SGD(method.parameters(), lr=0.1)
-    train(method, optimiser, [0, 1])
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
+    train(method, optimizer, [0, 1])
     resumed = build(name).train()
     resumed.load_state_dict(copy.deepcopy(method.state_dict()))
     torch.manual_seed(99)
-    expected = train(method, optimiser, [2, 3])
+    expected = train(method, optimizer, [2, 3])
     torch.manual_seed(5)
     found = train(resumed, torch.optim.SGD(resumed.parameters(), lr=0.1), [2, 3])
     assert found == expected
@@ -157,7 +157,7 @@ IN_BFLOAT16 = [
     for name in METHODS
     for settings in (
         *({}, {"visual_conv": True}, {"pcm": True, "cycles": 2}),
-        *({"map_centring": 0.5}, CLUSTERS),
+        *({"map_centering": 0.5}, CLUSTERS),
     )
     if METHODS[name].module.trainable
     and set(settings) <= {field.name for field in dataclasses.fields(METHODS[name].config)}

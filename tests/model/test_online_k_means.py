@@ -12,20 +12,20 @@ def corners(turns: list[float]) -> torch.Tensor:
     return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
-def test_centres_start_far_apart_and_then_are_running_means():
+def test_centers_start_far_apart_and_then_are_running_means():
     means = OnlineKMeans(2, 2, memory=0.5)
     first = corners([0.0, 0.05, 0.5])
     means.update(5 * first)  # lengths do not count
     assert means.assign(first).tolist() == [0, 0, 1]
-    torch.testing.assert_close(means.centres, torch.stack([first[:2].mean(dim=0), first[2]]))
+    torch.testing.assert_close(means.centers, torch.stack([first[:2].mean(dim=0), first[2]]))
     second = corners([0.1])
     means.update(second)
     # Two old vectors at half their weight, and a new one.
-    torch.testing.assert_close(means.centres[0], (first[:2].mean(dim=0) + second[0]) / 2)
+    torch.testing.assert_close(means.centers[0], (first[:2].mean(dim=0) + second[0]) / 2)
     torch.testing.assert_close(means.weights, torch.tensor([2.0, 0.5]))
 
 
-def test_centres_may_start_over_several_batches():
+def test_centers_may_start_over_several_batches():
     means = OnlineKMeans(3, 2)
     assert means.assign(corners([0.3])).tolist() == [0]
     means.update(corners([0.0, 0.5]))
@@ -43,7 +43,7 @@ def test_clusters_are_found():
         means.update(middles.repeat_interleave(5, dim=0) + 0.1 * torch.randn(15, 7))
     labels = means.assign(middles)
     assert sorted(labels.tolist()) == [0, 1, 2]
-    torch.testing.assert_close(means.centres[labels], middles, atol=0.1, rtol=0)
+    torch.testing.assert_close(means.centers[labels], middles, atol=0.1, rtol=0)
 
 
 def test_a_resumed_clustering_goes_on_where_it_was():
@@ -57,7 +57,7 @@ def test_a_resumed_clustering_goes_on_where_it_was():
     after.load_state_dict(before.state_dict())
     for batch in batches[3:]:
         after.update(batch)
-    assert torch.equal(after.centres, whole.centres)
+    assert torch.equal(after.centers, whole.centers)
     assert torch.equal(after.weights, whole.weights)
 
 
@@ -65,7 +65,7 @@ def test_nothing_passes_gradients():
     means = OnlineKMeans(2, 3)
     x = torch.randn(5, 3, requires_grad=True)
     means.update(x)
-    assert not means.centres.requires_grad
+    assert not means.centers.requires_grad
     assert means.assign(x).dtype == torch.long
     assert [name for name, _ in means.named_parameters()] == []
     assert pytest.approx(means.weights.sum().item()) == 5

@@ -18,7 +18,7 @@ from soundspot.model.methods.senocak import (
     negative_pairs,
     triplet_loss,
 )
-from soundspot.training.optimiser import parameter_groups
+from soundspot.training.optimizer import parameter_groups
 from soundspot.training.recipe import FeatureSpec, Recipe, TrainConfig, check_same
 
 SMALL = AttentionConfig(c_v=5, c_a=3)
@@ -193,7 +193,7 @@ def test_names_made_before_the_relu_stay_with_runs_without_it():
     assert non_defaults(AttentionConfig()) == {"relu": True}
 
 
-def test_an_exported_checkpoint_localises_without_what_only_training_needs(tmp_path):
+def test_an_exported_checkpoint_localizes_without_what_only_training_needs(tmp_path):
     model = Attention(dataclasses.replace(SMALL, visual_conv=True)).half().float().eval()
     path = tmp_path / "slim.safetensors"
     config = dataclasses.asdict(model.config)

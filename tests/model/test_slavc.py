@@ -77,7 +77,7 @@ def test_fit_by_hand():
 
 def test_the_slow_network_moves_towards_the_trained_one_in_training_only():
     model, data = SLAVC(dataclasses.replace(SMALL, momentum=0.75)), batch()
-    weight, slow = model.trained.localisation.conv.weight, model.slow.localisation.conv.weight
+    weight, slow = model.trained.localization.conv.weight, model.slow.localization.conv.weight
     assert torch.equal(weight, slow)
     with torch.no_grad():
         weight.add_(4)
@@ -98,7 +98,7 @@ def test_maps_are_the_mean_of_both_branches_of_the_chosen_network():
         network = model.slow if momentum_maps else model.trained
         cosines = [
             similarity(part.g(data.f_a), part.conv(data.f_v1))
-            for part in (network.correspondence, network.localisation)
+            for part in (network.correspondence, network.localization)
         ]
         torch.testing.assert_close(model.maps(data.f_v1, data.f_a), (cosines[0] + cosines[1]) / 2)
 

@@ -101,12 +101,12 @@ def test_learning_brings_the_maps_together():
     torch.manual_seed(0)
     data = Batch(*torch.randn(2, 3, 5, 7, 7).unbind(), torch.rand(3, 2, 3), torch.full((3,), -1))
     model = SSLTIE(dataclasses.replace(SMALL, equivariance=1000.0))
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     differences = []
     for _ in range(4):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         output = model(data)
         output.loss.backward()
-        optimiser.step()
+        optimizer.step()
         differences.append(output.report["difference"].item())
     assert differences == sorted(differences, reverse=True)

@@ -81,7 +81,7 @@ def test_without_an_objective_the_cross_modal_term_learns_from_one_view():
 
 
 def test_maps_may_leave_out_what_all_sounds_have_in_common():
-    model, data = SSPL(dataclasses.replace(SMALL, map_centring=0.5)), batch()
+    model, data = SSPL(dataclasses.replace(SMALL, map_centering=0.5)), batch()
     for _ in range(400):  # the weights stay, so the moving average reaches the mean
         model(data)
     unit = F.normalize(model.branch.g(data.f_a), dim=1)

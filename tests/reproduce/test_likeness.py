@@ -41,8 +41,8 @@ def music(tmp_path_factory):
     for ids, top in ((TRAIN, 20), (VAL, 40)):  # equal frames with equal sounds would be duplicates
         for number, id in enumerate(ids):
             frame = np.full((96, 128, 3), 200, np.uint8)
-            colour = [(200, 30, 30), (30, 30, 200)][number % 2]
-            frame[top : top + 48, 8 + 11 * number : 56 + 11 * number] = colour
+            color = [(200, 30, 30), (30, 30, 200)][number % 2]
+            frame[top : top + 48, 8 + 11 * number : 56 + 11 * number] = color
             sound = tone((220, 1760)[number % 2] * (1 + number / 40), 4.0)
             write_video(root / "videos" / f"Solo [{id}].mp4", [frame] * 20, sound, 5.0)
             listed[CLASSES[number % 2]].append(id)

@@ -58,12 +58,12 @@ def five_steps_of_every_method():
             stages = {"stage_one", "grow_every"} & {field.name for field in fields(config)}
             torch.manual_seed(4)
             method = module(config(c_v=5, c_a=3, **dict.fromkeys(stages, 2)))
-            called, optimiser = wrap(method, world), torch.optim.AdamW(method.parameters())
+            called, optimizer = wrap(method, world), torch.optim.AdamW(method.parameters())
             share = Batch(*(tensor[world.rank :: world.size] for tensor in joint_batch()))
             for _ in range(5):
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 called(share).loss.backward()
-                optimiser.step()
+                optimizer.step()
             for weight in method.parameters():
                 first = weight.detach().clone()
                 torch.distributed.broadcast(first, 0)

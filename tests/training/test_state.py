@@ -9,7 +9,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.average import WeightAverage
-from soundspot.training.optimiser import make_optimiser
+from soundspot.training.optimizer import make_optimizer
 from soundspot.training.recipe import TrainConfig
 from soundspot.training.run_log import LOG, read_log
 from soundspot.training.state import TrainState, _current, load_state, save_state
@@ -19,17 +19,17 @@ CONFIG = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)
 
 def parts():
     method = SSPL(CONFIG)
-    return method, WeightAverage(method, 0.5), make_optimiser(method, TrainConfig())
+    return method, WeightAverage(method, 0.5), make_optimizer(method, TrainConfig())
 
 
 @pytest.fixture
 def saved(tmp_path):
-    method, average, optimiser = parts()
+    method, average, optimizer = parts()
     batch = Batch(torch.randn(4, 5, 3, 3), torch.randn(4, 5, 3, 3), torch.rand(4, 2, 3), None)
     batch = batch._replace(cls=torch.zeros(4, dtype=torch.long))
     method(batch).loss.backward()
-    optimiser.step()
-    save_state(tmp_path / "state.pt", TrainState(step=3, validations=1), method, average, optimiser)
+    optimizer.step()
+    save_state(tmp_path / "state.pt", TrainState(step=3, validations=1), method, average, optimizer)
     return tmp_path / "state.pt"
 
 
@@ -57,7 +57,7 @@ def _set(*keys, value):
 DAMAGES = {
     "no method": _set("method", value=None),
     "no average": _set("average", value=None),
-    "no optimiser": _set("optimiser", value=None),
+    "no optimizer": _set("optimizer", value=None),
     "no progress": _set("progress", value=None),
     "method of text": _set("method", value="x"),
     "a tensor less": lambda stored: stored["method"].popitem(),
@@ -71,11 +71,11 @@ DAMAGES = {
     ),
     "texts": lambda s: s["method"].update(dict.fromkeys(s["method"], "x")),
     "an empty average": lambda s: s["average"].clear(),
-    "no groups": _set("optimiser", "param_groups", value=[]),
-    "other parameters": _set("optimiser", "param_groups", 0, "params", value=[99]),
-    "a moment less": lambda s: s["optimiser"]["state"][0].pop("exp_avg"),
-    "a moment of another shape": _set("optimiser", "state", 0, "exp_avg", value=torch.zeros(2)),
-    "a moment of nobody": _set("optimiser", "state", 9999, value={}),
+    "no groups": _set("optimizer", "param_groups", value=[]),
+    "other parameters": _set("optimizer", "param_groups", 0, "params", value=[99]),
+    "a moment less": lambda s: s["optimizer"]["state"][0].pop("exp_avg"),
+    "a moment of another shape": _set("optimizer", "state", 0, "exp_avg", value=torch.zeros(2)),
+    "a moment of nobody": _set("optimizer", "state", 9999, value={}),
     "steps of text": _set("progress", "step", value="3"),
     "steps below zero": _set("progress", "step", value=-1),
     "totals of text": _set("progress", "totals", value={"loss": "x"}),
@@ -93,18 +93,18 @@ def test_a_damaged_state_is_one_sentence(saved, damage):
     assert "\n" not in str(e.value)
 
 
-def test_the_settings_of_the_optimiser_are_the_recipe_s(saved):
+def test_the_settings_of_the_optimizer_are_the_recipe_s(saved):
     """Whatever a damaged or older file has."""
     stored = torch.load(saved, weights_only=True)
-    for group in stored["optimiser"]["param_groups"]:
+    for group in stored["optimizer"]["param_groups"]:
         group.update(betas="x", base_lr=10**40, amsgrad=True, fused=None)
         del group["eps"]
     torch.save(stored, saved)
-    method, average, optimiser = parts()
-    load_state(saved, method, average, optimiser, torch.device("cpu"), steps_per_epoch=2)
-    settings = [{**group, "params": None} for group in optimiser.param_groups]
+    method, average, optimizer = parts()
+    load_state(saved, method, average, optimizer, torch.device("cpu"), steps_per_epoch=2)
+    settings = [{**group, "params": None} for group in optimizer.param_groups]
     assert settings == [{**group, "params": None} for group in parts()[2].param_groups]
-    assert len(optimiser.state) == len(stored["optimiser"]["state"])
+    assert len(optimizer.state) == len(stored["optimizer"]["state"])
 
 
 def test_an_old_state_in_the_middle_of_an_epoch():

@@ -25,7 +25,7 @@ from soundspot.training import loop
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
 from soundspot.training.loop import train
-from soundspot.training.optimiser import make_optimiser, parameter_groups, set_rates
+from soundspot.training.optimizer import make_optimizer, parameter_groups, set_rates
 from soundspot.training.recipe import Recipe, TrainConfig, check_selection, read_recipe
 
 SPEC = FeatureSpec(pretrained=False, views=3, seed=7)  # of no other test: VGG16 is not used
@@ -166,10 +166,10 @@ def test_parameter_groups_are_the_papers():
 def test_cosine_schedule_ends_at_zero():
     model = SSPL(SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13))
     config = TrainConfig(schedule="cosine", lr=0.1, lr_heads=0.2)
-    optimiser = make_optimiser(model, config)
+    optimizer = make_optimizer(model, config)
     for progress, scale in ((0.0, 1), (0.5, 0.5), (1.0, 0)):
-        set_rates(optimiser, config, progress)
-        rates = [g["lr"] for g in optimiser.param_groups]
+        set_rates(optimizer, config, progress)
+        rates = [g["lr"] for g in optimizer.param_groups]
         assert rates == pytest.approx([0.2 * scale, 0.1 * scale], abs=1e-9)
 
 
@@ -295,7 +295,7 @@ def test_a_state_from_before_steps_were_counted_resumes(encoded, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def unlabelled(tmp_path_factory):
+def unlabeled(tmp_path_factory):
     from soundspot.data.pair_set import Pair
     from soundspot.data.writer import PairWriter
 
@@ -312,26 +312,26 @@ def unlabelled(tmp_path_factory):
     return pairs
 
 
-def test_without_boxes_the_validation_loss_selects(unlabelled, tmp_path):
-    done = train(recipe(unlabelled, select="loss", epochs=2), tmp_path, flat)
+def test_without_boxes_the_validation_loss_selects(unlabeled, tmp_path):
+    done = train(recipe(unlabeled, select="loss", epochs=2), tmp_path, flat)
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert done.best_score == max(-line["val_loss"] for line in lines)
     assert lines[0]["val_loss"] != lines[1]["val_loss"]
     method, _ = checkpoint.load(tmp_path / "last.safetensors")
-    (both,) = whole_split(data(unlabelled, split="val"), 4)
+    (both,) = whole_split(data(unlabeled, split="val"), 4)
     assert lines[1]["val_loss"] == pytest.approx(method(both).loss.item(), rel=1e-5)
 
 
-def test_the_validation_loss_covers_every_pair(unlabelled):
-    sizes = [len(b.cls) for b in whole_split(data(unlabelled, split="train"), 2)]
+def test_the_validation_loss_covers_every_pair(unlabeled):
+    sizes = [len(b.cls) for b in whole_split(data(unlabeled, split="train"), 2)]
     assert sizes == [2, 2, 1]
 
 
-def test_a_set_without_a_validation_split_is_refused(unlabelled, tmp_path):
+def test_a_set_without_a_validation_split_is_refused(unlabeled, tmp_path):
     from soundspot.data.pair_set import PairSet
 
     folder = tmp_path / "pairs"
-    shutil.copytree(unlabelled.root, folder)
+    shutil.copytree(unlabeled.root, folder)
     lines = [json.loads(x) for x in (folder / "pairs.jsonl").read_text().splitlines()]
     lines = [{**line, "split": "train"} for line in lines]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -369,9 +369,9 @@ def test_selection_by_loss_is_refused_where_boxes_can_judge(encoded, tmp_path):
         train(recipe(encoded, select="loss"), tmp_path, flat)
 
 
-def test_a_selection_that_cannot_be_judged_is_refused_at_once(unlabelled, tmp_path):
+def test_a_selection_that_cannot_be_judged_is_refused_at_once(unlabeled, tmp_path):
     with pytest.raises(SoundspotError, match="train.select=ciou needs boxes.*train.select=loss"):
-        train(recipe(unlabelled), tmp_path, flat)
+        train(recipe(unlabeled), tmp_path, flat)
     assert not list(tmp_path.iterdir())
 
 
@@ -512,7 +512,7 @@ def steps(monkeypatch):
 
     def watched(self, batch):
         loss = step(self, batch)
-        rates = [group["lr"] for group in self.optimiser.param_groups]
+        rates = [group["lr"] for group in self.optimizer.param_groups]
         weights = {k: v.clone() for k, v in self.method.state_dict().items()}
         seen.append((loss, rates, weights))
         return loss

@@ -71,7 +71,7 @@ def test_the_page_says_who_made_the_map():
     assert "Located" not in shown(None)
 
 
-def test_one_colour_scale_for_all_maps():
+def test_one_color_scale_for_all_maps():
     loud, faint = result([[0.0, 0.8]], 0.8), result([[0.0, 0.2]], 0.2)
     sounds = maps_html(Answer((loud, faint), ("a", "b")), (SHOWN, SHOWN))
     assert sounds.count('class="scale"') == 1 and ">0.00<" in sounds and ">0.80<" in sounds

@@ -91,7 +91,7 @@ def _window(speech: Wave, heard: Wave, rng: np.random.Generator) -> Wave:
 
 
 def half_size(frame: Frame, corner: tuple[int, ...]) -> Frame:
-    """The picture at half its size, somewhere on a plain ground of its mean colour."""
+    """The picture at half its size, somewhere on a plain ground of its mean color."""
     small = Image.fromarray(frame).resize((FRAME_SIZE // 2,) * 2, Image.Resampling.BOX)
     ground = np.empty_like(frame)
     ground[:] = frame.mean(axis=(0, 1)).round()

@@ -1,6 +1,6 @@
 """VGG-Sound -> a pair set: the middle frame of each 10 s clip and the 3 s around it.
 
-An id is <YouTube id>_<start second, six digits>. The usual variants of file names are recognised:
+An id is <YouTube id>_<start second, six digits>. The usual variants of file names are recognized:
 
     -_gaZzFfzDQ_000517.mp4      as in VGG-Sound itself
     -_gaZzFfzDQ_517.mp4         without the zeros

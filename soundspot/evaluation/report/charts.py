@@ -21,9 +21,9 @@ from soundspot.evaluation.metrics import SIZE, box_pixels
 from soundspot.evaluation.protocols import evaluation_maps
 from soundspot.inference.figures import GREEN, overlay
 
-# Colours that are easy to tell apart with any colour vision; baselines are grey and dashed.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-GREYS = ("#444444", "#777777", "#999999", "#aaaaaa")
+# Colors that are easy to tell apart with any color vision; baselines are gray and dashed.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+GRAYS = ("#444444", "#777777", "#999999", "#aaaaaa")
 DASHES = ("6 4", "2 3", "9 3 2 3", "1 4")
 SOLID = "none"
 LEFT, RIGHT, TOP, BOTTOM = 54, 626, 12, 314  # of the axes, in a drawing of 640 x 360
@@ -55,12 +55,12 @@ def line_chart(
     def down(y: float) -> float:
         return round(BOTTOM - (y - ys[0]) / (ys[-1] - ys[0]) * (BOTTOM - TOP), 1)
 
-    colours, greys = cycle(COLOURS), cycle(zip(GREYS, DASHES, strict=True))
+    colors, grays = cycle(COLORS), cycle(zip(GRAYS, DASHES, strict=True))
     lines = []
     for line in series:
         points = [(across(x), down(y)) for x, y in zip(line.x, line.y, strict=True)]
-        colour, dashes = next(greys) if line.baseline else (next(colours), SOLID)
-        lines.append({"name": line.name, "points": points, "colour": colour, "dashes": dashes})
+        color, dashes = next(grays) if line.baseline else (next(colors), SOLID)
+        lines.append({"name": line.name, "points": points, "color": color, "dashes": dashes})
     return {
         "x_label": x_label,
         "y_label": y_label,

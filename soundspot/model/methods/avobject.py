@@ -1,13 +1,13 @@
 """Audio-visual objects (Afouras, Owens, Chung and Zisserman, ECCV 2020), their core on one frame.
 
-Each modality is embedded by FC-BN-ReLU-FC and normalised. A frame and a sound score
+Each modality is embedded by FC-BN-ReLU-FC and normalized. A frame and a sound score
 
     S(v, a) = scale * mean over t of max over x of cos(v(x), a(t)),
 
 with a learned scale, and the loss is -log exp S(v, a+) / (exp S(v, a+) + sum over a- of exp S(v,
 a-)): a frame picks its sound. The map is the cosine, averaged over t.
 
-What differs: the paper learns from synchronisation in videos, and its negatives are the same sound
+What differs: the paper learns from synchronization in videos, and its negatives are the same sound
 shifted in time. A single frame carries no timing: here the negatives are sounds of other pairs,
 and t counts the patches of one sound. Everything that needs motion is left out: optical flow, the
 trajectories along which attention is gathered into objects, and the source separation. The two

@@ -1,14 +1,14 @@
 """Curriculum Audiovisual Learning (Hu, Wang, Xiong, Wang, Nie and Dou, 2020) on frozen features.
 
 DMC's clustering in one shared space, learned from simple scenes to complex ones. In a scene of K
-sources, soft k-means finds K centres among the features of the sound and K + 1 (one for the
+sources, soft k-means finds K centers among the features of the sound and K + 1 (one for the
 background) among those of the frame, by a few rounds of
 
     s_ij = softmax over j of -beta |u_i - c_j|,    c_j = sum_i s_ij u_i / sum_i s_ij.
 
-Every centre of the sound takes the nearest centre of the frame, D^2 is the sum of their squared
+Every center of the sound takes the nearest center of the frame, D^2 is the sum of their squared
 distances, and the loss is contrastive: D^2 / 2 for a pair, max(0, margin - D)^2 / 2 for a frame
-with the sound of another scene. The map shows what belongs to the centre of the frame that is
+with the sound of another scene. The map shows what belongs to the center of the frame that is
 nearest to the sound.
 
 What differs: the paper orders videos from simple to complex. How many sources a pair has is not
@@ -18,10 +18,10 @@ kept as a buffer. The networks are frozen encoders, so that the linear layer of 
 layers of the sound are all that is trained; frozen features are brought to unit length first, so
 that beta and the margin mean the same for every encoder. One random negative becomes the mean over
 all scenes that share no pair. No code of the paper itself was found; beta, the rounds, where
-centres start and the margin are those of the same authors' clustering for one source in the code of
+centers start and the margin are those of the same authors' clustering for one source in the code of
 DSOL, where it is called DMC.
 
-Axes: b batch, k centres of the sound, m centres of the frame, n local features, d dimensions of the
+Axes: b batch, k centers of the sound, m centers of the frame, n local features, d dimensions of the
 space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.
 """
 
@@ -49,9 +49,9 @@ class CAVLConfig:
         sources: How many a scene has at the end of the curriculum; a batch of b pairs allows b / 2.
         grow_every: Training steps after which scenes gain a source.
         beta: Sharpness of the clustering.
-        rounds: How often the centres are computed.
+        rounds: How often the centers are computed.
         margin: Distance that a sound should keep from the frames of other scenes.
-        map: "assignment" shows how much each location belongs to the centre nearest to the sound;
+        map: "assignment" shows how much each location belongs to the center nearest to the sound;
             "distance" how near each location itself is to the sound.
     """
 
@@ -75,9 +75,9 @@ class CAVLConfig:
 
 
 class Clustered(NamedTuple):
-    """Centres, and how much every feature belongs to each."""
+    """Centers, and how much every feature belongs to each."""
 
-    centres: Float[Tensor, "b k d"]
+    centers: Float[Tensor, "b k d"]
     assignment: Float[Tensor, "b k n"]
 
 
@@ -102,11 +102,11 @@ class CAVL(Method):
         size = len(batch.cls)
         stage = 1 + int(self.step) // self.config.grow_every
         sources = min(stage, self.config.sources, size // 2)
-        heard = self._cluster(join_scenes(self._hear(batch.f_a), sources), sources).centres
+        heard = self._cluster(join_scenes(self._hear(batch.f_a), sources), sources).centers
         strangers = strange_scenes(size, sources).to(heard.device)
         losses = []
         for f_v in (batch.f_v1, batch.f_v2):
-            seen = self._cluster(join_scenes(self._see(f_v), sources), sources + 1).centres
+            seen = self._cluster(join_scenes(self._see(f_v), sources), sources + 1).centers
             distance = every_distance(heard, seen)
             losses.append(contrastive_loss(distance, strangers, self.config.margin))
         if self.training:
@@ -117,13 +117,13 @@ class CAVL(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """What belongs to the nearest centre; the frame is clustered as at the curriculum's end."""
+        """What belongs to the nearest center; the frame is clustered as at the curriculum's end."""
         u, sound = self._see(f_v), self._hear(f_a).mean(dim=1, keepdim=True)
         if self.config.map == "distance":
             found = -distances(sound, u)[:, 0]
         else:
             seen = self._cluster(u, self.config.sources + 1)
-            nearest = distances(sound, seen.centres)[:, 0].argmin(dim=1)
+            nearest = distances(sound, seen.centers)[:, 0].argmin(dim=1)
             found = seen.assignment[torch.arange(len(nearest), device=u.device), nearest]
         return found.reshape(len(f_v), *f_v.shape[2:])
 
@@ -135,8 +135,8 @@ class CAVL(Method):
         heard: Tensor = self.audio(F.normalize(f_a, dim=2))
         return heard
 
-    def _cluster(self, u: Float[Tensor, "b n d"], centres: int) -> Clustered:
-        return soft_k_means(u, centres, self.config.beta, self.config.rounds)
+    def _cluster(self, u: Float[Tensor, "b n d"], centers: int) -> Clustered:
+        return soft_k_means(u, centers, self.config.beta, self.config.rounds)
 
 
 def join_scenes(u: Float[Tensor, "b n d"], sources: int) -> Float[Tensor, "b m d"]:
@@ -157,9 +157,9 @@ def distances(x: Float[Tensor, "*b k d"], y: Float[Tensor, "*b m d"]) -> Float[T
     return (squares - 2 * x @ y.transpose(-2, -1)).clamp_min(EPSILON).sqrt()
 
 
-def soft_k_means(u: Float[Tensor, "b n d"], centres: int, beta: float, rounds: int) -> Clustered:
+def soft_k_means(u: Float[Tensor, "b n d"], centers: int, beta: float, rounds: int) -> Clustered:
     """Soft k-means from evenly spaced features."""
-    start = torch.arange(centres, device=u.device) * (u.shape[1] // centres)
+    start = torch.arange(centers, device=u.device) * (u.shape[1] // centers)
     c = u[:, start]
     for _ in range(rounds):
         assignment = (-beta * distances(c, u)).softmax(dim=1)

@@ -42,7 +42,7 @@ class ContrastiveConfig(CosineConfig):
             target, so that false negatives are not pushed away; 0 is one target a sound.
         embedding: Dimensions in which sound and frame are compared; 0 is as many as the visual
             feature has channels.
-        map_centring: How much of what all sounds have in common is taken from a sound when maps
+        map_centering: How much of what all sounds have in common is taken from a sound when maps
             are made: 0 is nothing, 1 all of it.
         map_boxes: How far maps are drawn out towards boxes, which are what benchmarks annotate: 0
             is not at all, 1 gives box envelopes.
@@ -58,7 +58,7 @@ class ContrastiveConfig(CosineConfig):
     pooling: float = 0.0
     alike: float = 0.0
     embedding: int = 0
-    map_centring: float = 0.0
+    map_centering: float = 0.0
     map_boxes: Annotated[float, Range(0, 1)] = 0.0
     parts: tuple[int, ...] = ()
     first_attends: float | None = None
@@ -66,11 +66,11 @@ class ContrastiveConfig(CosineConfig):
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
         super().__post_init__()
-        rest = self.self_attention, self.pooling, self.alike, self.embedding, self.map_centring
+        rest = self.self_attention, self.pooling, self.alike, self.embedding, self.map_centering
         if self.temperature <= 0 or min(rest) < 0:
             raise ValueError(
                 "temperature must be positive; self_attention, pooling, alike, embedding and "
-                "map_centring not negative"
+                "map_centering not negative"
             )
         if self.embedding and not self.visual_conv:
             raise ValueError("embedding needs visual_conv, which brings the frame there")
@@ -95,7 +95,7 @@ class Contrastive(Method):
         if not config.parts:
             self.g, self.conv = projections[0].g, projections[0].conv
         common = torch.zeros(sum(config.embedding or part.c_v for part in alone))
-        self.register_buffer("common_sound", common if config.map_centring else None)
+        self.register_buffer("common_sound", common if config.map_centering else None)
 
     @property
     def _projections(self) -> list[tuple[nn.Module, nn.Module]]:
@@ -135,7 +135,7 @@ class Contrastive(Method):
         heard, parts = side_by_side(self.hear(f_a)), self.see(f_v)
         seen = side_by_side(parts)
         if self.common_sound is not None:
-            heard = F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
+            heard = F.normalize(heard, dim=1) - self.config.map_centering * self.common_sound
         if self.config.self_attention:
             shown = side_by_side(parts, attention_shares(self.config.first_attends, len(parts)))
             seen = self_attended(seen, self.config.self_attention, shown)

@@ -1,22 +1,22 @@
 """Deep Multimodal Clustering (Hu, Nie and Li, CVPR 2019) on the frozen features SSPL sees.
 
 Local features u_i of both modalities, of unit length, are projected into K shared spaces by W_k and
-softly clustered, one centre per space, by a few rounds of
+softly clustered, one center per space, by a few rounds of
 
     c_k = sum_i s_ik W_k u_i,    s_ik = softmax over k of <c_k / |c_k|, W_k u_i>.
 
 The similarity of a frame and a sound is s(v, a) = sum_k cos(c_k^v, c_k^a), and the loss is the
 max-margin loss max(0, s(v, a-) - s(v, a+) + margin), a- the sound of another pair. The map shows
-which locations belong to the centre that sound and frame agree on best.
+which locations belong to the center that sound and frame agree on best.
 
 What differs: VGG16 and the sound network are fine-tuned in the paper, here W_k and the sound's two
 layers are all that is trained. A sound has as many local features as patches (3), not the 124 of a
 feature map of VGGish. One random negative per frame becomes the mean over all others, its
-expectation. The released Cosine layer splits the K centres into two halves and compares those with
-each other; as in the paper, here a centre of the frame is compared with the same centre of the
+expectation. The released Cosine layer splits the K centers into two halves and compares those with
+each other; as in the paper, here a center of the frame is compared with the same center of the
 sound. The margin is the released one, K.
 
-Axes: b batch (of frames), k centres, n local features, d dimensions of a space, c visual channels
+Axes: b batch (of frames), k centers, n local features, d dimensions of a space, c visual channels
 (c_v), p audio patches, a audio channels (c_a), h w feature grid.
 """
 
@@ -39,17 +39,17 @@ class DMCConfig:
     Attributes:
         c_v: Channels of the visual feature.
         c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
-        centres: K, the number of spaces and of centres.
+        centers: K, the number of spaces and of centers.
         dim: Dimensions of a space.
-        rounds: How often the centres are computed.
+        rounds: How often the centers are computed.
         margin: By how much the own sound should be more similar; 0 is K.
-        map: "assignment" shows how much each location belongs to the best centre; "cosine" its
-            cosine with the sound's centre in that space.
+        map: "assignment" shows how much each location belongs to the best center; "cosine" its
+            cosine with the sound's center in that space.
     """
 
     c_v: int = 512
     c_a: int = 128
-    centres: int = 10
+    centers: int = 10
     dim: int = 16
     rounds: int = 3
     margin: float = 0.0
@@ -57,17 +57,17 @@ class DMCConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.dim, self.rounds) < 1 or self.centres < 2:
-            raise ValueError("c_v, c_a, dim and rounds must be at least 1, and centres at least 2")
+        if min(self.c_v, self.c_a, self.dim, self.rounds) < 1 or self.centers < 2:
+            raise ValueError("c_v, c_a, dim and rounds must be at least 1, and centers at least 2")
         if self.margin < 0:
             raise ValueError("margin must not be negative")
 
 
 class Clustered(NamedTuple):
-    """The projected features, their centres, and how much each belongs to each centre."""
+    """The projected features, their centers, and how much each belongs to each center."""
 
     projected: Float[Tensor, "b k d n"]
-    centres: Float[Tensor, "b k d"]
+    centers: Float[Tensor, "b k d"]
     assignment: Float[Tensor, "b k n"]
 
 
@@ -81,15 +81,15 @@ class DMC(Method):
         self.config = config
         c_a, c_v = config.c_a, config.c_v
         self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, c_v))
-        self.spaces = nn.Conv1d(c_v, config.centres * config.dim, 1, bias=False)
+        self.spaces = nn.Conv1d(c_v, config.centers * config.dim, 1, bias=False)
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
         others = other_pairs(batch)
-        heard = self._hear(batch.f_a).centres
-        margin = self.config.margin or float(self.config.centres)
+        heard = self._hear(batch.f_a).centers
+        margin = self.config.margin or float(self.config.centers)
         losses = [
-            max_margin(every_agreement(self._see(f_v).centres, heard), others, margin)
+            max_margin(every_agreement(self._see(f_v).centers, heard), others, margin)
             for f_v in (batch.f_v1, batch.f_v2)
         ]
         return MethodOutput(torch.stack(losses).mean(), {})
@@ -97,9 +97,9 @@ class DMC(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The best centre's assignment, or the sound's cosine with every location in its space."""
-        seen, heard = self._see(f_v), self._hear(f_a).centres
-        best = F.cosine_similarity(seen.centres, heard, dim=2).argmax(dim=1)
+        """The best center's assignment, or the sound's cosine with every location in its space."""
+        seen, heard = self._see(f_v), self._hear(f_a).centers
+        best = F.cosine_similarity(seen.centers, heard, dim=2).argmax(dim=1)
         rows = torch.arange(len(best), device=best.device)
         if self.config.map == "assignment":
             found = seen.assignment[rows, best]
@@ -118,18 +118,18 @@ class DMC(Method):
         # W_k is linear, so its output may be divided by the length of u instead of u itself.
         length = torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(NORM_EPSILON)
         projected = self.spaces(u) / length
-        return cluster(projected.unflatten(1, (self.config.centres, -1)), self.config.rounds)
+        return cluster(projected.unflatten(1, (self.config.centers, -1)), self.config.rounds)
 
 
 def cluster(projected: Float[Tensor, "b k d n"], rounds: int) -> Clustered:
-    """Soft clustering with one centre a space; it starts with equal shares."""
+    """Soft clustering with one center a space; it starts with equal shares."""
     assignment = torch.full_like(projected[:, :, 0], 1 / projected.shape[1])
-    centres = (projected @ assignment[..., None])[..., 0]
+    centers = (projected @ assignment[..., None])[..., 0]
     for _ in range(rounds - 1):
-        agreement = (F.normalize(centres, dim=2)[:, :, None] @ projected)[:, :, 0]
+        agreement = (F.normalize(centers, dim=2)[:, :, None] @ projected)[:, :, 0]
         assignment = agreement.softmax(dim=1)
-        centres = (projected @ assignment[..., None])[..., 0]
-    return Clustered(projected, centres, assignment)
+        centers = (projected @ assignment[..., None])[..., 0]
+    return Clustered(projected, centers, assignment)
 
 
 def every_agreement(

@@ -1,6 +1,6 @@
 """Discriminative Sounding Objects Localization (Hu et al., NeurIPS 2020) on frozen features.
 
-Stage one finds where a sound comes from and what kinds of objects sound. The localisation map is l
+Stage one finds where a sound comes from and what kinds of objects sound. The localization map is l
 = sigmoid(w cos(v(x), a)), and its maximum should be 1 for a pair and 0 for any other (L_loc, binary
 cross-entropy). The visual feature averaged where l is above a threshold is an object; clustering
 the objects of the training set gives K kinds, whose means are the dictionary D, and the kinds are
@@ -75,7 +75,7 @@ class DSOLConfig:
 
 
 class DSOL(Method):
-    """Localisation, the dictionary of objects, and the classifier of sounds."""
+    """Localization, the dictionary of objects, and the classifier of sounds."""
 
     config_class = DSOLConfig
     training_only = ("step",)
@@ -100,13 +100,13 @@ class DSOL(Method):
         sound = batch.f_a.mean(dim=1)
         heard, kinds = self._hear(sound), self.class_a(sound)
         views = [self._losses(f_v, heard, kinds, others, matching) for f_v in batch[:2]]
-        localise, classify, match = torch.stack(views).mean(dim=0)
+        localize, classify, match = torch.stack(views).mean(dim=0)
         if self.training:
             self.step += 1
         # Every term always enters, if with weight 0: DDP waits for a gradient of each parameter.
         weights = (self.config.weight, 0.0, 1.0) if matching else (1.0, 1.0, 0.0)
-        loss = weights[0] * localise + weights[1] * classify + weights[2] * match
-        report = {"localise": localise, "classify": classify, "match": match}
+        loss = weights[0] * localize + weights[1] * classify + weights[2] * match
+        report = {"localize": localize, "classify": classify, "match": match}
         return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
 
     def maps(
@@ -131,7 +131,7 @@ class DSOL(Method):
 
     def _object_maps(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k h w"]:
         """m_k, scaled."""
-        kinds = F.normalize(self.dictionary.centres, dim=1)
+        kinds = F.normalize(self.dictionary.centers, dim=1)
         return self.object_scale * torch.einsum("kc,bchw->bkhw", kinds, objects(f_v))
 
     def _losses(
@@ -144,7 +144,7 @@ class DSOL(Method):
     ) -> Float[Tensor, "3"]:
         """L_loc, L_cls and L_c of one view; stage one also feeds the dictionary."""
         every = self.sharpness * torch.einsum("bdhw,jd->bjhw", self._see(f_v), heard)
-        localise = localisation_loss(every, others, quarters=matching)
+        localize = localization_loss(every, others, quarters=matching)
         located = every[~others].sigmoid()
         peak = located == located.amax(dim=(1, 2), keepdim=True)
         found = masked_mean(objects(f_v), peak | (located > self.config.mask))
@@ -153,7 +153,7 @@ class DSOL(Method):
         classify = F.cross_entropy(kinds, self.dictionary.assign(found))
         sounding = (located[:, None] * self._object_maps(f_v)).mean(dim=(2, 3))
         match = matching_loss(sounding, kinds.detach())
-        return torch.stack([localise, classify, match])
+        return torch.stack([localize, classify, match])
 
 
 def objects(f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
@@ -162,7 +162,7 @@ def objects(f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
 
 
 def masked_mean(v: Float[Tensor, "b c h w"], mask: Bool[Tensor, "b h w"]) -> Float[Tensor, "b c"]:
-    """The mean of v where the mask is, or where one of its four neighbours is."""
+    """The mean of v where the mask is, or where one of its four neighbors is."""
     near = mask[:, None].to(v.dtype)
     near = torch.maximum(
         F.max_pool2d(near, (3, 1), stride=1, padding=(1, 0)),
@@ -171,7 +171,7 @@ def masked_mean(v: Float[Tensor, "b c h w"], mask: Bool[Tensor, "b h w"]) -> Flo
     return (v * near).sum(dim=(2, 3)) / near.sum(dim=(2, 3))
 
 
-def localisation_loss(
+def localization_loss(
     logits: Float[Tensor, "b b h w"], others: Bool[Tensor, "b b"], quarters: bool
 ) -> Float[Tensor, ""]:
     """The maximum of the pairs' maps should be 1, that of all others' (or of each quarter) 0."""

@@ -5,7 +5,7 @@ every frame has to find its sound in the batch, every sound its frame:
 
     L = -1/B sum_i [log exp(s_ii/t)/sum_j exp(s_ij/t) + log exp(s_ii/t)/sum_j exp(s_ji/t)]
 
-with t = 0.03. The map is the cosine. The second half of the paper, object-guided localisation,
+with t = 0.03. The map is the cosine. The second half of the paper, object-guided localization,
 needs no training: it is the guidance of `evaluate`, which joins any method's map with an image-only
 one.
 

@@ -1,6 +1,6 @@
 """FNAC, false negative aware contrast (Sun et al., CVPR 2023), on the frozen features SSPL sees.
 
-EZ-VSL's loss (see ezvsl.py) treats every other pair as a negative. Three regularisers tell it which
+EZ-VSL's loss (see ezvsl.py) treats every other pair as a negative. Three regularizers tell it which
 are not. With unit features v_i^xy and a_i, S(x) = softmax_j(x_i . x_j / t) the likeness within a
 modality, P = softmax_j(max_xy v_i^xy . a_j / t) that across them, and m_i the cells whose min-max
 scaled cosine with their own sound is above 0.6:
@@ -49,7 +49,7 @@ class FNACConfig(CosineConfig):
         source_weight: Weight of the likeness of what sounds (l_2).
         visual_weight: Weight of the likeness of frames (l_3).
         threshold: Above it a cell of the min-max scaled map counts as sounding.
-        warmup: Steps without the three regularisers.
+        warmup: Steps without the three regularizers.
         dropout: Share of the visual feature that is dropped out in training.
     """
 
@@ -71,7 +71,7 @@ class FNACConfig(CosineConfig):
             raise ValueError("the weights and warmup must not be negative")
 
 
-class Regularisers(NamedTuple):
+class Regularizers(NamedTuple):
     """What l_1, l_2 and l_3 weigh."""
 
     audio: Float[Tensor, ""]
@@ -104,7 +104,7 @@ class FNAC(CosineMethod):
             logits = soft_maximum(every.flatten(2), 0.0) / config.temperature
             loss = matching_loss(logits)
             if warm:
-                terms = regularisers(heard, seen, every, config)
+                terms = regularizers(heard, seen, every, config)
                 loss = loss + config.audio_weight * terms.audio
                 loss = loss + config.source_weight * terms.source
                 loss = loss + config.visual_weight * terms.visual
@@ -114,12 +114,12 @@ class FNAC(CosineMethod):
         return MethodOutput(torch.stack(losses).mean(), report)
 
 
-def regularisers(
+def regularizers(
     heard: Float[Tensor, "b c"],
     seen: Float[Tensor, "b c h w"],
     every: Float[Tensor, "b b h w"],
     config: FNACConfig,
-) -> Regularisers:
+) -> Regularizers:
     """The mean absolute differences of likenesses, from unit features and their cosines."""
 
     def alike(x: Float[Tensor, "b c"]) -> Float[Tensor, "b b"]:
@@ -130,7 +130,7 @@ def regularisers(
     sounding = (min_max(own) > config.threshold).to(seen.dtype)
     source = (seen * sounding[:, None]).mean(dim=(2, 3))
     sounds = alike(heard)
-    return Regularisers(
+    return Regularizers(
         audio=F.l1_loss(sounds, across),
         source=F.l1_loss(sounds, alike(source)),
         visual=F.l1_loss(alike(seen.mean(dim=(2, 3))), across),

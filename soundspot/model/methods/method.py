@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class MethodOutput(NamedTuple):
-    """The loss to minimise, and detached scalars for the log."""
+    """The loss to minimize, and detached scalars for the log."""
 
     loss: Float[Tensor, ""]
     report: dict[str, Tensor]
@@ -60,7 +60,7 @@ class Method(nn.Module):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The localisation maps; `cycles` is the PCM's T for this call, where there is one."""
+        """The localization maps; `cycles` is the PCM's T for this call, where there is one."""
         raise NotImplementedError
 
     def maps_by_cycle(

@@ -5,7 +5,7 @@ by pseudo-labels (binary cross-entropy of the spatial mean's class scores), and 
 whether a frame and a sound belong together (cross-entropy, half of it over pairs, half over all
 others). Stage two aligns class by class, L2 = L1 + L_d. The class activation maps of both
 modalities, ReLU(W_c f), weigh their features, which gives one vector per class; projected and
-normalised, those of one pair and one class should be near and all others far,
+normalized, those of one pair and one class should be near and all others far,
 
     L_d = mean |a_c - v_c|^2 + mean max(0, margin - |a_c - v_c'|)^2,
 

@@ -114,20 +114,20 @@ def segments(
 ) -> Int[Tensor, "b m"]:
     """Clusters of the locations of two views: spherical k-means, without chance.
 
-    It begins with the location nearest the mean, then takes the location least like any centre.
+    It begins with the location nearest the mean, then takes the location least like any center.
     """
     points = F.normalize(torch.cat([first.flatten(2), second.flatten(2)], dim=2), dim=1)
     frames = torch.arange(len(points), device=points.device)
     start = torch.einsum("bc,bcm->bm", points.mean(dim=2), points).argmax(dim=1)
-    centres = points[frames, :, start][:, None]
-    while centres.shape[1] < count:
-        nearest = torch.einsum("bkc,bcm->bkm", centres, points).amax(dim=1)
-        centres = torch.cat([centres, points[frames, :, nearest.argmin(dim=1)][:, None]], dim=1)
+    centers = points[frames, :, start][:, None]
+    while centers.shape[1] < count:
+        nearest = torch.einsum("bkc,bcm->bkm", centers, points).amax(dim=1)
+        centers = torch.cat([centers, points[frames, :, nearest.argmin(dim=1)][:, None]], dim=1)
     for _ in range(ROUNDS):
-        names = torch.einsum("bkc,bcm->bkm", centres, points).argmax(dim=1)
+        names = torch.einsum("bkc,bcm->bkm", centers, points).argmax(dim=1)
         members = F.one_hot(names, count).to(points.dtype)
-        centres = F.normalize(torch.einsum("bmk,bcm->bkc", members, points), dim=2)
-    return torch.einsum("bkc,bcm->bkm", centres, points).argmax(dim=1)
+        centers = F.normalize(torch.einsum("bmk,bcm->bkc", members, points), dim=2)
+    return torch.einsum("bkc,bcm->bkm", centers, points).argmax(dim=1)
 
 
 def compacted(

@@ -105,10 +105,10 @@ def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, 
     """
     chosen = ~torch.eye(len(cls), dtype=torch.bool, device=cls.device)
     if negatives == "other_class":
-        unlabelled = int((cls < 0).sum())
-        if unlabelled:
+        unlabeled = int((cls < 0).sum())
+        if unlabeled:
             raise SoundspotError(
-                f"model.negatives=other_class needs the class of every pair, but {unlabelled} of "
+                f"model.negatives=other_class needs the class of every pair, but {unlabeled} of "
                 f"the {len(cls)} pairs in a batch have none; use model.negatives=all"
             )
         chosen = cls[:, None] != cls[None, :]

@@ -1,7 +1,7 @@
 """SLAVC (Mo and Morgado, NeurIPS 2022) on the frozen features SSPL sees.
 
 Where a sound comes from and whether it belongs to a frame at all are asked in two branches. With
-unit features v1, a1 of the correspondence branch, v2, a2 of the localisation branch, and bars on
+unit features v1, a1 of the correspondence branch, v2, a2 of the localization branch, and bars on
 what a momentum network makes, frame i fits sound j by
 
     p_ij = sum_xy softmax_j(v1_i^xy . a1_j / t) softmax_xy(v2_i^xy . a2_j / t)
@@ -70,30 +70,30 @@ class SLAVCConfig(CosineConfig):
 
 
 class Seen(NamedTuple):
-    """A frame in the correspondence and in the localisation branch."""
+    """A frame in the correspondence and in the localization branch."""
 
     correspondence: Tensor
-    localisation: Tensor
+    localization: Tensor
 
 
 class Heard(NamedTuple):
-    """A sound in the correspondence and in the localisation branch."""
+    """A sound in the correspondence and in the localization branch."""
 
     correspondence: Tensor
-    localisation: Tensor
+    localization: Tensor
 
 
 class _Network(nn.Module):
     def __init__(self, config: SLAVCConfig) -> None:
         super().__init__()
         self.correspondence = Projections(config)
-        self.localisation = Projections(config)
+        self.localization = Projections(config)
 
     def see(self, f_v: Tensor) -> Seen:
-        return Seen(self.correspondence.conv(f_v), self.localisation.conv(f_v))
+        return Seen(self.correspondence.conv(f_v), self.localization.conv(f_v))
 
     def hear(self, f_a: Tensor) -> Heard:
-        return Heard(self.correspondence.g(f_a), self.localisation.g(f_a))
+        return Heard(self.correspondence.g(f_a), self.localization.g(f_a))
 
 
 class SLAVC(Method):
@@ -139,5 +139,5 @@ class SLAVC(Method):
 def fit(seen: Seen, heard: Heard, temperature: float) -> Float[Tensor, "b k"]:
     """How well every frame fits every sound (log p), summed over where it may come from."""
     belongs = every_similarity(heard.correspondence, seen.correspondence) / temperature
-    place = every_similarity(heard.localisation, seen.localisation) / temperature
+    place = every_similarity(heard.localization, seen.localization) / temperature
     return (belongs.log_softmax(dim=1) + place.log_softmax(dim=2)).logsumexp(dim=2)

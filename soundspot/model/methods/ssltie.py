@@ -12,7 +12,7 @@ Written from the released code and the abstract; the full paper could not be rea
 
 What differs: the frozen encoders replace both ResNet-18s, and pictures are not available, only
 features of two views of a frame, each cropped and flipped at random; so T is what leads from the
-first view to the second. The rotations, scales, colours and mixed sounds of the original would have
+first view to the second. The rotations, scales, colors and mixed sounds of the original would have
 to be made before encoding (`features.augmentations` has some of them). Transforming the grid of the
 feature itself would teach nothing: all that is trained acts on one location at a time, so its maps
 follow any flip or shift of the grid exactly. Nor does a batch say how its views were made: T is

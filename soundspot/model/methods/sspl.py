@@ -38,7 +38,7 @@ class SSPLConfig:
             before the PCM (not in the paper); 0 is off.
         map_self_attention: The same, after the PCM and only when maps are made; training does
             without it.
-        map_centring: How much of what all sounds have in common is taken from a sound when maps
+        map_centering: How much of what all sounds have in common is taken from a sound when maps
             are made (not in the paper): 0 is nothing, 1 all of it.
         map_boxes: How far maps are drawn out towards boxes (not in the paper): 0 is not at all.
         scaling: How the map becomes attention weights (Table 5).
@@ -66,7 +66,7 @@ class SSPLConfig:
     embedding: Annotated[int, Range(0, 2**20)] = 0
     self_attention: float = 0.0
     map_self_attention: float = 0.0
-    map_centring: float = 0.0
+    map_centering: float = 0.0
     map_boxes: Annotated[float, Range(0, 1)] = 0.0
     scaling: Literal["minmax", "relu", "sigmoid", "softmax", "relu+softmax"] = "minmax"
     fusion: Literal["attention", "concatenation", "product", "sum"] = "attention"
@@ -86,9 +86,9 @@ class SSPLConfig:
         sizes = (self.c_v, self.c_a, self.cycles, self.projection, self.hidden, self.clusters)
         if min(sizes) < 1:
             raise ValueError("c_v, c_a, cycles, projection, hidden and clusters must be at least 1")
-        weights = self.alignment, self.self_attention, self.map_self_attention, self.map_centring
+        weights = self.alignment, self.self_attention, self.map_self_attention, self.map_centering
         if min(weights) < 0:
-            raise ValueError("alignment, self-attention and centring must not be negative")
+            raise ValueError("alignment, self-attention and centering must not be negative")
         if self.embedding and not self.visual_conv:
             raise ValueError("embedding needs visual_conv, which brings the frame there")
         if self.objective == "none" and not self.alignment:
@@ -163,7 +163,7 @@ class SSPL(Method):
             # Of unit length, since Adam's step is absolute: long vectors would hardly turn.
             prototypes = F.normalize(torch.randn(config.clusters, config.width), dim=1)
             self.prototypes = nn.Parameter(prototypes)
-        common = torch.zeros(config.width) if config.map_centring else None
+        common = torch.zeros(config.width) if config.map_centering else None
         self.register_buffer("common_sound", common)
         self.target: _Branch | None = None
         if config.objective == "byol":
@@ -227,7 +227,7 @@ class SSPL(Method):
     def maps(
         self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> Float[Tensor, "b h w"]:
-        """The localisation maps S, with the PCM's T of this call if given."""
+        """The localization maps S, with the PCM's T of this call if given."""
         return self._map(self.hear(f_a), self.branch.visual(f_v, f_a, cycles))
 
     def hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b d"]:
@@ -235,7 +235,7 @@ class SSPL(Method):
         heard: Tensor = self.branch.g(f_a)
         if self.common_sound is None:
             return heard
-        return F.normalize(heard, dim=1) - self.config.map_centring * self.common_sound
+        return F.normalize(heard, dim=1) - self.config.map_centering * self.common_sound
 
     def _map(self, heard: Tensor, f_v: Tensor) -> Tensor:
         if self.config.map_self_attention:

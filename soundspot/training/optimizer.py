@@ -25,19 +25,19 @@ def parameter_groups(method: Method, config: TrainConfig) -> list[dict[str, Any]
     return [group for group in groups if group["params"]]
 
 
-def make_optimiser(method: Method, config: TrainConfig) -> AdamW:
+def make_optimizer(method: Method, config: TrainConfig) -> AdamW:
     """The paper's AdamW; each group keeps its base learning rate for the schedule."""
     first, second = config.betas
-    optimiser = AdamW(parameter_groups(method, config), betas=(first, second), fused=True)
-    for group in optimiser.param_groups:
+    optimizer = AdamW(parameter_groups(method, config), betas=(first, second), fused=True)
+    for group in optimizer.param_groups:
         group["base_lr"] = group["lr"]
-    return optimiser
+    return optimizer
 
 
-def set_rates(optimiser: AdamW, config: TrainConfig, progress: float) -> None:
+def set_rates(optimizer: AdamW, config: TrainConfig, progress: float) -> None:
     """Set the learning rates; `progress` goes from 0 at the start to 1 at the end of training."""
     scale = 1.0
     if config.schedule == "cosine":
         scale = (1 + math.cos(math.pi * min(progress, 1.0))) / 2
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * scale
