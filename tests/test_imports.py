@@ -105,21 +105,21 @@ def test_the_top_level_holds_folders_only():
 @pytest.mark.parametrize(
     "line",
     [
-        "import soundspot.web.app",
-        "from soundspot.web.app import run",
-        "from soundspot.web import app",
-        "from ..web import app",
-        "from soundspot import web",
-        "import soundspot\nsoundspot.web.app.run()",
-        "def later():\n    from soundspot.web.app import run",
-        "if TYPE_CHECKING:\n    from soundspot.web.app import run",
-        "TABLE = {'run': 'soundspot.web.app:run'}",
+        "import soundspot.cli.app",
+        "from soundspot.cli.app import run",
+        "from soundspot.cli import app",
+        "from ..cli import app",
+        "from soundspot import cli",
+        "import soundspot\nsoundspot.cli.app.run()",
+        "def later():\n    from soundspot.cli.app import run",
+        "if TYPE_CHECKING:\n    from soundspot.cli.app import run",
+        "TABLE = {'run': 'soundspot.cli.app:run'}",
         "from soundspot import train",
         "import soundspot\nsoundspot.train()",
     ],
 )
 def test_an_upward_import_is_noticed(tmp_path: Path, line: str):
-    root = make_package(tmp_path, {"data/items.py": line, "web/app.py": "", "web/__init__.py": ""})
+    root = make_package(tmp_path, {"data/items.py": line, "cli/app.py": "", "cli/__init__.py": ""})
     assert len(upward_imports(read_graph(root))) == 1
 
 

@@ -15,7 +15,7 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from soundspot import __version__
 from soundspot.cli.evaluate import audit, complexity, evaluate, reproduce
-from soundspot.cli.localize import demo, localize, serve
+from soundspot.cli.localize import demo, localize
 from soundspot.cli.options import complain
 from soundspot.cli.pairs import encode, pairs_app
 from soundspot.cli.prepare import prepare_app
@@ -38,7 +38,7 @@ app = App(
 for group in (pairs_app, prepare_app, weights_app):
     app.command(group)
 for verb in (
-    *(localize, demo, serve),
+    *(localize, demo),
     *(encode, recipes, train, tidy, export, export_onnx),
     *(evaluate, audit, reproduce, complexity),
 ):

@@ -1,15 +1,12 @@
-"""The verbs that show where a sound comes from: localize, demo, serve."""
+"""The verbs that show where a sound comes from: localize, demo."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from getpass import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from soundspot.cli.options import (
-    REPEATABLE,
     EngineName,
     FileOrDash,
     Flag,
@@ -19,7 +16,7 @@ from soundspot.cli.options import (
     refuse,
     say,
 )
-from soundspot.common.errors import SoundspotError, install_advice
+from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
 from soundspot.media.file_types import sound_of_picture
 
@@ -174,45 +171,3 @@ def demo(*, out: Out = None, device: str = "auto") -> None:
     from soundspot.inference.demo import run_demo
 
     run_demo(out or Path("out"), say, device)
-
-
-def serve(
-    *,
-    host: str = "127.0.0.1",
-    port: int = 7860,
-    model: Annotated[list[str] | None, REPEATABLE] = None,
-    device: str = "auto",
-    max_seconds: float = 120.0,
-    max_mb: int = 200,
-    auth: str | None = None,
-    no_auth: Flag = False,
-) -> None:
-    """Serve a web page: drop a video, see what is sounding, compare two sounds or models.
-
-    Args:
-        host: Address to listen on; only this computer can reach the default.
-        port: Port to listen on.
-        model: Name of a model, checkpoint or run folder; repeat for several. Default: all
-            trained models that come with soundspot.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
-        max_seconds: Longest video or sound to accept.
-        max_mb: Largest file to accept, in MB.
-        auth: USER:FILE: ask visitors for this name and for the password whose hash is in the file.
-            If the file does not exist, you are asked for a password and it is created.
-        no_auth: Let anyone use the page, including from other computers.
-    """
-    from soundspot.web.login import read_login
-    from soundspot.web.ports import check_access, check_port
-
-    check_access(host, auth is not None, no_auth)
-    check_port(host, port)
-    login = None if auth is None else read_login(auth, getpass if sys.stdin.isatty() else None)
-    try:
-        from soundspot.web.server import serve_until_interrupted
-    except ImportError as error:
-        raise SoundspotError(
-            f"the web page needs gradio ({error}): {install_advice('demo')}"
-        ) from error
-
-    limits = {"seconds": max_seconds, "upload_mb": max_mb}
-    serve_until_interrupted(say, host, port, model or (), limits, device, login)
