@@ -13,7 +13,7 @@ ROOT = Path(soundspot.__file__).parent
 # A folder imports only from folders to its left.
 FOLDERS = (
     *("common", "parallel", "media", "data", "encoders", "features", "model"),
-    *("training", "inference", "evaluation", "reproduce", "web", "cli"),
+    *("training", "inference", "evaluation", "reproduce", "cli"),
 )
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "py.typed"}
 TOP_LEVEL_FOLDERS = {*FOLDERS, "pretrained"}  # pretrained holds the weights that ship
