@@ -21,6 +21,7 @@ from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
 from soundspot.evaluation.predictions import Features, open_cache, open_model, saliency_maps
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.trivial import ORACLE
+from soundspot.features.cache import AnyCache
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.checkpoint import build_method
 from soundspot.reproduce import experiments, gather, likeness, records, runs
@@ -262,7 +263,7 @@ def _trivial_entries(
     """
     scenes, truths = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
     frames = [scene.frame for scene in scenes]
-    seen: Features | None = open_cache(plan.test_set.pairs, FeatureSpec(), frames)
+    seen: Features | AnyCache | None = open_cache(plan.test_set.pairs, FeatureSpec(), frames)
     if seen is None and (known := gather.read_baselines(plan, tested_on)) is not None:
         return known
     finished = [run.folder for run in taken if runs.is_finished(run.folder)]

@@ -29,7 +29,7 @@ from soundspot.evaluation.benchmarks import Benchmark, find_benchmark
 from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import Truths
-from soundspot.evaluation.predictions import EncodedFeatures, EvaluatedModel, Features
+from soundspot.evaluation.predictions import Features, Localizer
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.scenes import find_scenes
@@ -260,9 +260,9 @@ def score_run(
     first, *others = test_set.benchmarks
     scenes, truths = scenes_of(first, test_set)
     traced: Sequence[Float[np.ndarray, "n h w"]] = ()
-    if passes and model.cycles is not None:
+    if passes and model.trained_cycles is not None:
         inputs = features_of(model, test_set, scenes)
-        traced = list(predictions.maps_by_cycle(model, *inputs, model.cycles + MORE_CYCLES))
+        traced = list(predictions.maps_by_cycle(model, *inputs, model.trained_cycles + MORE_CYCLES))
     began = time.process_time()
     maps = maps_of(model, test_set, scenes, guidance)
     taken = time.process_time() - began
@@ -286,7 +286,7 @@ def score_run(
 
 
 def _no_source_f1(
-    model: EvaluatedModel,
+    model: Localizer,
     test_set: TestSet,
     scenes: Sequence[BenchmarkItem],
     maps: Float[np.ndarray, "n h w"],
@@ -295,9 +295,7 @@ def _no_source_f1(
     if test_set.benchmarks[0].name not in WITH_MADE_NEGATIVES:
         return None
     features = features_of(model, test_set, scenes)[0]
-    detections = score_escvoc(
-        model, features, test_set.pairs, scenes, maps, ciou, cycles=model.cycles
-    )
+    detections = score_escvoc(model, features, test_set.pairs, scenes, maps, ciou, cycles=None)
     return next(detection.f1 for detection in detections if detection.negatives == ALL)
 
 
@@ -323,23 +321,23 @@ def coverage(test_set: TestSet) -> str | None:
 
 
 def maps_of(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
+    model: Localizer, test_set: TestSet, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of a model, with object guidance if its weight is not 0."""
     features, frames, heard = features_of(model, test_set, scenes)
-    maps: Float[np.ndarray, "n h w"] = predictions.maps_by_cycle(model, features, frames, heard)[-1]
+    maps: Float[np.ndarray, "n h w"] = predictions.maps_of(model, features, frames, heard)
     if not guidance:
         return maps
     return guide(maps, predictions.saliency_maps(features, frames), guidance)
 
 
 def features_of(
-    model: EvaluatedModel, test_set: TestSet, scenes: Sequence[BenchmarkItem]
+    model: Localizer, test_set: TestSet, scenes: Sequence[BenchmarkItem]
 ) -> tuple[Features, list[str], Tensor]:
     """The features, the names of the frames, and the embeddings of their sounds."""
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, test_set.pairs, frames, sounds)
-    if isinstance(features, EncodedFeatures) and features.lost:
+    if features.lost:
         raise SoundspotError(
             f"{len(features.lost)} files of {test_set.pairs.root} cannot be read: "
             f"see `soundspot pairs check {test_set.pairs.root}`"
