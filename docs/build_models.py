@@ -30,7 +30,7 @@ def card(name, report, words):
     about = json.loads((MODELS / f"{name}.json").read_text())
     own = words["models"][name]
     rows = {row["benchmark"]: row for row in report["rows"] if row["model"] == name and _main(row)}
-    disc = next(row for row in report["rows"] if row["model"] == "centerd disc" and _main(row))
+    disc = next(row for row in report["rows"] if row["model"] == "centered disc" and _main(row))
     test, duets = rows["escvoc"], rows["escvoc-duets"]
     made = about["provenance"]
     size = (MODELS / f"{name}.safetensors").stat().st_size / 1e6
@@ -45,7 +45,7 @@ def card(name, report, words):
         f"| {test['auc']:.3f} | {_duets(duets)} |",
         f"| val (chose the step) | {val['ciou']:.3f} | | {val['auc']:.3f} "
         f"| {percent(val['duets'])} % |",
-        f"| test, centerd disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
+        f"| test, centered disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
         f"{disc['ciou_high']:.3f} | {disc['auc']:.3f} | – |",
         "",
         f"Protocol `sspl`, {test['n']} pairs and {duets['n'] // 2} duets. "

@@ -71,17 +71,17 @@ def _section(name, results, reading):
 
 
 def _center_prior(path, reading):
-    """The centerd disc on the paper's benchmarks beside the paper's SSPL."""
+    """The centered disc on the paper's benchmarks beside the paper's SSPL."""
     content = json.loads(path.read_text(encoding="utf-8"))
     published = {
         line.label: line.published for line in find_table("main").lines if "PCM" in line.label
     }
     table = ["|  | cIoU | AUC |", "|---|---:|---:|"]
     for row in content["rows"]:
-        if row["model"] != "centerd disc" or row["protocol"] != "sspl":
+        if row["model"] != "centered disc" or row["protocol"] != "sspl":
             continue
         low, high = row["ciou_low"], row["ciou_high"]
-        name = f"{row['benchmark']}: centerd disc, our measurement"
+        name = f"{row['benchmark']}: centered disc, our measurement"
         table.append(f"| {name} | {row['ciou']:.3f} ({low:.3f}–{high:.3f}) | {row['auc']:.3f} |")
         for label, numbers in published.items():
             for key, (ciou, auc) in numbers.items():

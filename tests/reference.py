@@ -181,10 +181,10 @@ def byol(p1, p2, t1, t2):
 
 
 def whiten(z, ridge):
-    centerd = z - z.mean(0)
-    covariance = centerd.T @ centerd / (len(z) - 1)
+    centered = z - z.mean(0)
+    covariance = centered.T @ centered / (len(z) - 1)
     covariance = (1 - ridge) * covariance + ridge * np.eye(z.shape[1])
-    return centerd @ np.linalg.inv(np.linalg.cholesky(covariance)).T
+    return centered @ np.linalg.inv(np.linalg.cholesky(covariance)).T
 
 
 def w_mse(z1, z2, ridge):

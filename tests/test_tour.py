@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-SCORED = ("soundspot:", "centerd disc:")
+SCORED = ("soundspot:", "centered disc:")
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "tour.ipynb"
 
 

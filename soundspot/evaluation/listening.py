@@ -87,10 +87,10 @@ def mass_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
 
 def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
     """Mean correlation of the maps under different sounds; 1 = deaf, NaN if a map is flat."""
-    centerd = maps.reshape(len(maps), -1).astype(np.float64)
-    centerd -= centerd.mean(axis=1, keepdims=True)
-    norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centerd, axis=1))
-    unit = centerd / norm[:, None]
+    centered = maps.reshape(len(maps), -1).astype(np.float64)
+    centered -= centered.mean(axis=1, keepdims=True)
+    norm = np.where(is_flat(maps), np.nan, np.linalg.norm(centered, axis=1))
+    unit = centered / norm[:, None]
     members = by_group(groups).values()
     return np.array(
         [np.mean([a @ b for a, b in combinations(unit[indices], 2)]) for indices in members]

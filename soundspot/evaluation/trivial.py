@@ -1,6 +1,6 @@
 """Baselines that need no model, shown beside every model.
 
-A centerd disc, the whole frame, a random map, what stands out in the picture regardless of the
+A centered disc, the whole frame, a random map, what stands out in the picture regardless of the
 sound, and the best score that each protocol allows.
 
 Axes: n pairs, c channels, h w cells of a feature map, s side of the evaluation map.
@@ -62,7 +62,7 @@ def trivial_scores(truths: Truths, saliency_maps: RawMaps | None = None) -> dict
     size = truths.shape[-1]
     scores: dict[str, Scores] = {}
     # Masks already, so they score the same under every protocol.
-    masks = {"centerd disc": disc(size), "full frame": np.ones((size, size), dtype=np.bool_)}
+    masks = {"centered disc": disc(size), "full frame": np.ones((size, size), dtype=np.bool_)}
     for name, mask in masks.items():
         scores[name] = dict.fromkeys(PROTOCOLS, ciou(np.broadcast_to(mask, truths.shape), truths))
     scores["random map"] = score(random_maps(len(truths)), truths)

@@ -81,8 +81,8 @@ def balanced_assignment(scores: Vectors, temperature: float = 0.05, rounds: int 
 
 def standardize(u: Vectors) -> Vectors:
     """Zero mean and unit variance over the batch, dimension by dimension."""
-    centerd = u - u.mean(dim=0)
-    return centerd / (centerd.square().mean(dim=0) + 1e-5).sqrt()
+    centered = u - u.mean(dim=0)
+    return centered / (centered.square().mean(dim=0) + 1e-5).sqrt()
 
 
 def w_mse(z1: Vectors, z2: Vectors, ridge: float = 1e-3) -> Scalar:
@@ -103,11 +103,11 @@ def whiten(z: Vectors, ridge: float = 1e-3) -> Vectors:
             f"W-MSE whitens {dim} dimensions and needs a batch above {dim}, not {batch}: "
             "lower model.projection or raise train.batch"
         )
-    centerd = (z - z.mean(dim=0)).double()
-    covariance = centerd.T @ centerd / (batch - 1)
+    centered = (z - z.mean(dim=0)).double()
+    covariance = centered.T @ centered / (batch - 1)
     identity = torch.eye(dim, dtype=covariance.dtype, device=z.device)
     factor = torch.linalg.cholesky((1 - ridge) * covariance + ridge * identity)
-    white: Tensor = torch.linalg.solve_triangular(factor, centerd.T, upper=False).T
+    white: Tensor = torch.linalg.solve_triangular(factor, centered.T, upper=False).T
     return white.to(z.dtype)
 
 

@@ -39,7 +39,7 @@ def test_saved_maps_make_a_report(capsys, tmp_path, tiny_pairs):
     arguments = ["--data", str(tiny_pairs.root), "--maps", str(folder), "-o", str(tmp_path / "out")]
     assert main(["evaluate", "--benchmark", "escvoc-val", *arguments]) == 0
     shown = capsys.readouterr().out
-    assert "evaluated 5 of 331 pairs" in shown and "centerd disc" in shown
+    assert "evaluated 5 of 331 pairs" in shown and "centered disc" in shown
     assert "100.0 / 100.0" in shown  # a long name does not squeeze the numbers out
     assert str(tmp_path / "out" / "report.html") in shown
     rows = json.loads((tmp_path / "out" / "report.json").read_text())["rows"]

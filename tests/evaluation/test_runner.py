@@ -62,9 +62,9 @@ def test_saved_maps_are_scored_and_missing_ones_counted(tmp_path, tiny_pairs):
     assert (row.n, row.missing, row.ciou) == (4, 331 - 4, 0.75)
     assert result.missing == {"val-3": f"no map in {folder}"}
     assert result.coverage == "evaluated 4 of 331 pairs"
-    assert rows_of(result, "centerd disc").n == 4
+    assert rows_of(result, "centered disc").n == 4
     assert {row.model for row in result.rows if row.kind == "trivial"} == {
-        "centerd disc",
+        "centered disc",
         "full frame",
         "random map",
         "oracle ceiling",
@@ -96,8 +96,8 @@ def test_duets_tell_listening_from_looking(tmp_path, tiny_pairs):
     heard = rows_of(result, str(deaf)).listening
     assert (heard["peak_side"], heard["both_sides"], heard["mass_side"]) == (0.5, 0, 0.5)
     assert heard["map_correlation"] == pytest.approx(1)
-    assert "peak_side" not in rows_of(result, "centerd disc").listening
-    assert "iiou" in rows_of(result, "centerd disc").listening
+    assert "peak_side" not in rows_of(result, "centered disc").listening
+    assert "iiou" in rows_of(result, "centered disc").listening
 
 
 def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):

@@ -26,7 +26,7 @@ def test_disc_by_hand():
     assert disc(4).astype(int).tolist() == [[0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]]
 
 
-def test_disc_is_centerd_and_covers_its_share():
+def test_disc_is_centered_and_covers_its_share():
     mask = disc()
     assert (mask == mask[::-1]).all() and (mask == mask[:, ::-1]).all() and (mask == mask.T).all()
     assert mask.sum() == 25_076  # of 25,088, half of the frame
@@ -88,7 +88,7 @@ def test_trivial_scores_name_every_baseline():
     truths = truth_of(6)
     scores = trivial_scores(truths, saliency_maps=np.eye(3)[None])
     assert list(scores) == [
-        "centerd disc",
+        "centered disc",
         "full frame",
         "random map",
         "image saliency",
@@ -96,7 +96,7 @@ def test_trivial_scores_name_every_baseline():
     ]
     assert only(scores["full frame"]) == dict.fromkeys(PROTOCOLS, 6 / 16)
     # the first row and half of the second; of the disc 2 + 2 of these, 8 others
-    assert only(scores["centerd disc"]) == dict.fromkeys(PROTOCOLS, 4 / (6 + 8))
+    assert only(scores["centered disc"]) == dict.fromkeys(PROTOCOLS, 4 / (6 + 8))
     assert "image saliency" not in trivial_scores(truths)
 
 

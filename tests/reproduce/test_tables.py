@@ -114,7 +114,7 @@ def test_a_table_is_trained_tested_and_kept(pairs, tables, tmp_path, capsys):
         assert line["ciou"]["std"] == pytest.approx(np.std(values, ddof=1))
         assert 0 <= line["peak_side"]["mean"] <= 1
     assert "published" not in content["lines"][0]  # the numbers would not be comparable
-    assert {line["label"] for line in content["trivial"]} >= {"centerd disc", "full frame"}
+    assert {line["label"] for line in content["trivial"]} >= {"centered disc", "full frame"}
     assert "±" in capsys.readouterr().out
     assert "| plain |" in (out / "plain.md").read_text()
 

@@ -179,7 +179,7 @@ def _parts(
     result: Result, title: str, note: str, parts: Mapping[str, Bool[np.ndarray, "n"]]
 ) -> Table:
     shown = [c for c in result.contenders if c.kind != "trivial"]
-    shown += [c for c in result.contenders if c.name == "centerd disc"]
+    shown += [c for c in result.contenders if c.name == "centered disc"]
     rows = [
         (name, f"{members.sum():,}", *(_short(c.scores[MAIN][members]) for c in shown))
         for name, members in parts.items()
