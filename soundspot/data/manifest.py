@@ -175,7 +175,8 @@ def read_head(root: Path) -> dict[str, Any]:
             ) from error
         if not root.exists():
             raise SoundspotError(
-                f"there is no folder {root}: make a pair set there with `soundspot prepare`"
+                f"there is no folder {root}: make a pair set there with `soundspot prepare` "
+                "(docs/data.md says from which downloads)"
             ) from error
         raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}") from error
     except (OSError, ValueError) as error:

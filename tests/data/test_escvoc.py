@@ -1,3 +1,4 @@
+import gzip
 import json
 import tarfile
 from fractions import Fraction
@@ -12,7 +13,7 @@ from made_files import tone, tree
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.data.checks import find_problems
-from soundspot.data.corpora.escvoc import loudest
+from soundspot.data.corpora.escvoc import PUBLISHED, Originals, loudest
 from soundspot.data.corpora.escvoc import prepare as prepare_escvoc
 from soundspot.data.pair_set import draw_sounds
 from soundspot.data.shards import pack
@@ -188,7 +189,7 @@ def test_escvoc_from_own_copies_is_the_same_benchmark(escvoc: Path, tmp_path: Pa
             (escvoc / "images" / file).unlink()
     for file in (escvoc / "sounds").iterdir():
         file.unlink()
-    summary = prepare_escvoc(escvoc, tmp_path / "theirs", voc=voc, esc50=esc50)
+    summary = prepare_escvoc(escvoc, tmp_path / "theirs", Originals(voc, esc50))
     theirs = summary.pairset
     assert summary.losses == ()
     assert (theirs.pairs, theirs.sounds) == (ours.pairs, ours.sounds)
@@ -209,7 +210,7 @@ def test_escvoc_reports_what_is_missing_and_replaces_nothing(escvoc: Path, tmp_p
             file.unlink()
     (esc50 / "audio/1-3-A-0.wav").write_bytes(b"RIFF")
     Image.new("RGB", (300, 700)).save(voc / "JPEGImages/000001.jpg")
-    summary = prepare_escvoc(escvoc, tmp_path / "out", voc=voc, esc50=esc50)
+    summary = prepare_escvoc(escvoc, tmp_path / "out", Originals(voc, esc50))
     assert {(entry.item, entry.status) for entry in summary.losses} == {
         ("images/dog_0.jpg", "unreadable"),  # another picture
         ("images/cat_0.jpg", "missing"),
@@ -265,7 +266,7 @@ def test_escvoc_broken_lists(
 
 def test_escvoc_wrong_own_copy(escvoc: Path, tmp_path: Path) -> None:
     with pytest.raises(SoundspotError, match="must be a folder that contains a folder JPEGImages"):
-        prepare_escvoc(escvoc, tmp_path / "out", voc=tmp_path)
+        prepare_escvoc(escvoc, tmp_path / "out", Originals(voc=tmp_path))
 
 
 @pytest.mark.shared_data
@@ -320,3 +321,61 @@ def test_pairs_pack_on_the_command_line(
     assert main(["pairs", "check", packed]) == 0
     assert main(["pairs", "pack", folder, folder]) == 2
     assert "is the pair set itself" in capsys.readouterr().err
+
+
+def miniature(root: Path) -> tuple[Originals, set[str]]:
+    """Downloads with a few made files of the published lists, and the ids of their pairs."""
+    lists = json.loads(gzip.decompress(PUBLISHED.read_bytes()))
+    images = {row["file"]: row for row in lists["images"]}
+    chosen = {}
+    for pair in lists["pairs"]:  # a pair with a photograph of each source
+        chosen.setdefault(images[pair["image"]]["source"].partition("-")[0], pair)
+    for pair in chosen.values():
+        row = images[pair["image"]]
+        folder, name = {
+            "VOC2007": ("voc/VOC2007/JPEGImages", row["orig"]),
+            "RF100": ("rf100/valid", row["orig"]),
+            "Caltech101": (
+                "caltech/101_ObjectCategories",
+                row["orig"]
+                .replace("airplane/", "airplanes/")
+                .replace("motorcycle/", "Motorbikes/"),
+            ),
+        }[row["source"].partition("-")[0]]
+        path = root / folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        width, height = row["width"], row["height"]
+        scale = 2 if min(width, height) == 256 else 1  # the benchmark enlarged nothing
+        Image.new("RGB", (scale * width, scale * height), color(1)).save(path)
+        sound = root / "esc50/audio" / pair["sound"]
+        sound.parent.mkdir(parents=True, exist_ok=True)
+        media.write_flac(sound, burst(3))
+        sound.rename(sound.with_suffix(".wav"))  # whatever its name says, it is read by content
+    folders = Originals(root / "voc", root / "esc50", root / "rf100", root / "caltech")
+    return folders, {Path(pair["image"]).stem for pair in chosen.values()}
+
+
+def test_escvoc_from_public_downloads_without_the_benchmark_s_folder(tmp_path: Path) -> None:
+    originals, ids = miniature(tmp_path)
+    summary = prepare_escvoc(None, tmp_path / "out", originals)
+    assert len(ids) == 3
+    assert {pair.id for pair in summary.pairset.pairs} == ids
+    assert {entry.status for entry in summary.losses} == {"missing"}
+    for pair in summary.pairset.pairs:
+        assert np.abs(summary.pairset.frame(pair).astype(int) - color(1)).max() <= 4
+
+
+def test_escvoc_without_any_download(tmp_path: Path) -> None:
+    with pytest.raises(SoundspotError):
+        prepare_escvoc(None, tmp_path / "out")
+    assert main(["prepare", "escvoc", str(tmp_path / "out")]) == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.shared_data
+def test_the_published_lists_are_those_of_the_benchmark(shared_data: Path) -> None:
+    published = json.loads(gzip.decompress(PUBLISHED.read_bytes()))
+    for name, rows in published.items():
+        theirs = json.loads((shared_data / f"escvoc/{name}.json").read_text())
+        assert len(rows) == len(theirs)
+        assert all(row.items() <= their.items() for row, their in zip(rows, theirs, strict=True))

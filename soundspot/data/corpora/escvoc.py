@@ -1,9 +1,10 @@
 """ESC-VOC -> a pair set: photographs with boxes, paired with recorded sounds of the same class.
 
-The benchmark is a folder of four lists (images.json, sounds.json, pairs.json, duets.json) with
-images/ and sounds/. It can also be rebuilt from its lists with your own copies of VOC2007 and
-ESC-50: the photographs that are not from VOC2007 (RF100, Caltech-101) still come from images/ and,
-if that is absent, are reported as missing, not replaced.
+Its four lists (photographs, sounds, pairs, duets), with the source and license of every item, are
+in escvoc.json.gz; the media are taken from the public downloads of VOC2007, ESC-50, Roboflow 100
+(animals) and Caltech-101, as they unpack. What is not at hand is reported as missing, not replaced.
+The benchmark's own folder, where there is one, has the lists as images.json, sounds.json,
+pairs.json and duets.json, with images/ and sounds/.
 
 - train: one pair per photograph, without sound: one of its class is drawn in every epoch. The pairs
   have no boxes, since a self-supervised method must not see them; these go to train_boxes.jsonl,
@@ -13,17 +14,20 @@ if that is absent, are reported as missing, not replaced.
   pair per side, with that side's sound and boxes.
 """
 
+import gzip
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
@@ -37,7 +41,12 @@ from soundspot.media import clips as media
 from soundspot.media.resizing import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
+PUBLISHED = Path(__file__).with_name("escvoc.json.gz")
 SHORT_SIDE = 256
+QUALITY = 88  # of the benchmark's JPEGs: pictures made from originals pass through it too
+VOC_FOLDERS = ("JPEGImages", "VOC2007/JPEGImages", "VOCdevkit/VOC2007/JPEGImages")
+CALTECH_FOLDERS = ("101_ObjectCategories", "caltech-101/101_ObjectCategories", ".")
+CALTECH_NAMES = {"airplane": "airplanes", "motorcycle": "Motorbikes"}
 HOP = media.SAMPLE_RATE // 100
 RULES = {
     "corpus": "escvoc",
@@ -67,31 +76,71 @@ class Lists(NamedTuple):
     duets: list[Row]
 
 
-def prepare(
-    source: Path, out: Path, *, voc: Path | None = None, esc50: Path | None = None
-) -> Summary:
+class Originals(NamedTuple):
+    """Folders of public downloads, as they unpack."""
+
+    voc: Path | None = None
+    esc50: Path | None = None
+    rf100: Path | None = None
+    caltech: Path | None = None
+
+
+def prepare(source: Path | None, out: Path, originals: Originals = Originals()) -> Summary:  # noqa: B008
     """Turn ESC-VOC into a pair set.
 
     Args:
-        source: The benchmark's folder; its lists are always needed.
+        source: The benchmark's folder, for its lists and what no original is given for; None takes
+            the published lists.
         out: The pair set's folder.
-        voc: Take VOC2007's photographs from this folder, which contains JPEGImages.
-        esc50: Take the sounds from this folder, which contains audio.
+        originals: Folders from which media are taken, not from the benchmark's folder.
     """
+    if source is None and not any(originals):
+        raise SoundspotError(
+            "ESC-VOC is made from public downloads: give the folders of VOC2007 and ESC-50, and "
+            "for the whole benchmark those of Roboflow 100 (animals) and Caltech-101"
+        )
     lists = _read_lists(source)
-    for folder, inside in ((voc, "JPEGImages"), (esc50, "audio")):
-        if folder is not None and not (folder / inside).is_dir():
-            raise SoundspotError(f"{folder} must be a folder that contains a folder {inside}")
-    for key, row in lists.images.items():
-        row["path"] = source / key
-        if voc and row["source"] == "VOC2007":
-            row["path"] = voc / "JPEGImages" / str(row["orig"])
-    for key, row in lists.sounds.items():
-        row["path"] = (esc50 / "audio" / row["file"]).with_suffix(".wav") if esc50 else source / key
-    rules = RULES | {"photographs": "VOC2007" if voc else "", "sounds": "ESC-50" if esc50 else ""}
+    _find_media(lists, source or Path("absent"), originals)
+    rules = RULES | {
+        "photographs": "VOC2007" if originals.voc else "",
+        "sounds": "ESC-50" if originals.esc50 else "",
+    }
     writer = PairWriter(out, "escvoc", "class", rules)
     with writer.locked():
         return _write(lists, writer)
+
+
+def _find_media(lists: Lists, source: Path, originals: Originals) -> None:
+    """Give every row the "path" of its file; those of originals are marked as such."""
+    voc = originals.voc and _inside(originals.voc, VOC_FOLDERS)
+    caltech = originals.caltech and _inside(originals.caltech, CALTECH_FOLDERS)
+    esc50 = originals.esc50 and _inside(originals.esc50, ("audio",))
+    # Roboflow's exports spread their pictures over train, valid and test.
+    animals = (
+        {path.name: path for path in originals.rf100.rglob("*.jpg")} if originals.rf100 else {}
+    )
+    for key, row in lists.images.items():
+        orig, origin = str(row["orig"]), row["source"]
+        row["path"], row["original"] = source / key, True
+        if voc and origin == "VOC2007":
+            row["path"] = voc / orig
+        elif caltech and origin.startswith("Caltech101"):
+            thing, _, name = orig.partition("/")
+            row["path"] = caltech / CALTECH_NAMES.get(thing, thing) / name
+        elif animals and origin.startswith("RF100") and orig in animals:
+            row["path"] = animals[orig]
+        else:
+            row["original"] = False
+    for key, row in lists.sounds.items():
+        row["path"] = (esc50 / row["file"]).with_suffix(".wav") if esc50 else source / key
+
+
+def _inside(folder: Path, choices: Sequence[str]) -> Path:
+    """The first of the folders that a download may hold its media in."""
+    for choice in choices:
+        if (folder / choice).is_dir():
+            return folder / choice
+    raise SoundspotError(f"{folder} must be a folder that contains a folder {choices[0]}")
 
 
 def _write(lists: Lists, writer: PairWriter) -> Summary:
@@ -111,12 +160,15 @@ def _write(lists: Lists, writer: PairWriter) -> Summary:
     return writer.finish(pairs, sounds, [*entries, *sound_entries, *lost])
 
 
-def _read_lists(source: Path) -> Lists:
+def _read_lists(source: Path | None) -> Lists:
     """Read the four lists and check that they fit together."""
-    rows = {
-        name: read_list(source / f"{name}.json", columns, "ESC-VOC")
-        for name, columns in COLUMNS.items()
-    }
+    if source is None:
+        rows = json.loads(gzip.decompress(PUBLISHED.read_bytes()))
+    else:
+        rows = {
+            name: read_list(source / f"{name}.json", columns, "ESC-VOC")
+            for name, columns in COLUMNS.items()
+        }
     images = {f"images/{row['file']}": row for row in rows["images"]}
     sounds = {f"sounds/{row['file']}": row for row in rows["sounds"]}
     for name in ("pairs", "duets"):
@@ -161,7 +213,15 @@ def read_photograph(row: Row) -> NDArray[np.uint8]:
             f"{row['path']} is not the benchmark's picture: "
             f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
         )
-    return resize_frame(frame, row["height"], row["width"])
+    frame = resize_frame(frame, row["height"], row["width"])
+    return _as_published(frame) if row.get("original") else frame
+
+
+def _as_published(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A picture with the losses of the benchmark's JPEGs."""
+    with BytesIO() as memory:
+        Image.fromarray(frame).save(memory, "JPEG", quality=QUALITY)
+        return np.array(Image.open(memory).convert("RGB"))
 
 
 def read_loudest(row: Row) -> NDArray[np.float32]:
