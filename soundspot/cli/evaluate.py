@@ -58,11 +58,12 @@ def evaluate(
 
 
 def audit(
-    train_list: Path,
+    train_list: Path | None = None,
     /,
     *,
-    benchmark: str,
+    benchmark: str = "vggss",
     annotations: Path,
+    sounder: Path | None = None,
     out: Out = None,
     train_data: Path | None = None,
     data: Path | None = None,
@@ -70,17 +71,31 @@ def audit(
 ) -> int:
     """Find clips of a benchmark in a training list, by id and, given both pair sets, by picture.
 
+    With --sounder instead of a list: say which sources of VGG-SS are heard and seen.
+
     Args:
         train_list: Ids, one per line (.txt) or in the first column (.csv); may be gzipped.
         benchmark: vggss, flickr, ...
         annotations: Folder of the benchmark's annotation files.
-        out: Write the training list without the leaked clips to this file.
+        sounder: VGGSounder's CSV file: its package has vggsounder+background-music.csv.
+        out: Write the training list without the leaked clips to this file; with --sounder, the
+            lists of vggss-verified, vggss-offscreen and vggss-single to this folder.
         train_data: Pair set of the training list.
         data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
     from soundspot.evaluation.audit import describe_leaks, find_leaks
+    from soundspot.evaluation.sounder import audit_vggss, write_lists
 
+    if (train_list is None) == (sounder is None):
+        raise SoundspotError("audit takes either a training list or --sounder FILE")
+    if sounder is not None:
+        found = audit_vggss(sounder, annotations)
+        say(found.describe())
+        if out is not None:
+            write_lists(found, out)
+        return 0
+    assert train_list is not None
     leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
     say(describe_leaks(leaks, train_list, benchmark))
     if out is not None:

@@ -114,6 +114,19 @@ BENCHMARKS: Mapping[str, Benchmark] = {
             2_575,
             files.vggss_unheard,
         ),
+        *(
+            _vggss(
+                f"vggss-{name}",
+                f"VGG-SS, {what}",
+                count,
+                partial(files.vggss_subset, f"vggss_{name}.txt"),
+            )
+            for name, what, count in (
+                ("verified", "clips whose class VGGSounder confirms as heard and seen", 3_799),
+                ("offscreen", "clips with a sound from outside the picture", 2_219),
+                ("single", "verified clips in which nothing else is heard", 1_096),
+            )
+        ),
         Benchmark("vggss-extended", f"VGG-SS {_SILENT}", 10_316, files.vggss_extended),
         _avsbench("avs-s4", "AVSBench S4, one source, boxes around the masks", 3_700, files.avs_s4),
         _avsbench(

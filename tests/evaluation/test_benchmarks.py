@@ -193,7 +193,8 @@ def test_missing_files_and_unknown_names(tmp_path):
         load_benchmark("vgss", tmp_path)
 
 
-ELSEWHERE = ("anysound-heldout", "escvoc-hard", "escvoc-hard-val")
+SOUNDER = ("vggss-verified", "vggss-offscreen", "vggss-single")
+ELSEWHERE = ("anysound-heldout", "escvoc-hard", "escvoc-hard-val", *SOUNDER)
 
 
 def test_a_benchmark_that_is_only_a_pair_set_says_how_to_make_it(tmp_path):
