@@ -243,8 +243,7 @@ def _pair_set(folder: Path) -> Path:
 
 def _part_of_pair_set(name: str) -> Kind:
     def read(path: Path) -> object:
-        from soundspot.data.checks import find_problems
-        from soundspot.data.pair_set import PairSet
+        from soundspot.data.pair_set import PairSet, find_problems
 
         return find_problems(PairSet.open(path.parent))
 

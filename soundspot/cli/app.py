@@ -4,8 +4,6 @@ A verb imports what it needs when it runs, so `--help` is quick. Results go to s
 everything else to standard error.
 """
 
-import atexit
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -22,10 +20,6 @@ from soundspot.cli.prepare import prepare_app
 from soundspot.cli.train import export, export_onnx, recipes, tidy, train
 from soundspot.cli.weights import weights_app
 from soundspot.common.errors import SoundspotError
-
-# When Python exits, it looks for garbage among all objects, three times: with torch's this takes
-# half a second, and the memory is given back anyway.
-atexit.register(gc.freeze)
 
 app = App(
     name="soundspot",

@@ -18,7 +18,7 @@ from soundspot.cli.options import (
 )
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
-from soundspot.media.file_types import sound_of_picture
+from soundspot.media import sound_of_picture
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer

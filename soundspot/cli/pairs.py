@@ -16,8 +16,7 @@ def check(folder: Path, /) -> int:
     Args:
         folder: The pair set.
     """
-    from soundspot.data.checks import find_problems
-    from soundspot.data.pair_set import PairSet
+    from soundspot.data.pair_set import PairSet, find_problems
 
     pairs = PairSet.open(folder)
     problems = 0

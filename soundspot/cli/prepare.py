@@ -12,7 +12,7 @@ from soundspot.cli.options import EngineName, Flag
 from soundspot.common.id_lists import read_ids
 
 if TYPE_CHECKING:
-    from soundspot.data.ledger import Summary
+    from soundspot.data.writer import Summary
 
 prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
 
@@ -216,7 +216,7 @@ def _prepare(
 
 
 def _report(summary: "Summary", strict: bool) -> int:
-    from soundspot.data.ledger import describe_summary, show_summary
+    from soundspot.data.writer import describe_summary, show_summary
 
     show_summary(summary)
     sys.stdout.write(describe_summary(summary))

@@ -2,18 +2,21 @@
 
 import dataclasses
 import difflib
+import itertools
 import json
 import math
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import yaml
+
 from soundspot.common.errors import ConfigError, SoundspotError
-from soundspot.common.plain_values import parse_json, parse_yaml, read_bytes
 
 T = TypeVar("T")
 
@@ -227,3 +230,107 @@ def non_defaults(config: Any) -> dict[str, Any]:
         elif value != earlier.get(field.name, field.default):
             changed[field.name] = value
     return _plain(changed)
+
+
+LARGEST = 2**28  # bytes of a file
+DEEPEST = 32  # levels of nesting
+MOST_SETTINGS = 100_000  # values of a YAML file, counted with all that its aliases stand for
+
+
+def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
+    """The bytes of a file that is not too large to be what it should be."""
+    with path.open("rb") as file:
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise ValueError(f"it is larger than {largest / 2**20:.0f} MB")
+    return data
+
+
+def parse_yaml(text: str) -> Any:
+    """The values of a YAML text."""
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(_reason(error)) from error
+    _check_nesting(content, MOST_SETTINGS)
+    return content
+
+
+def parse_json(data: str | bytes) -> Any:
+    """The values of a JSON text; they need no counting, since nothing in it stands for more."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_reason(error)) from error
+    _check_nesting(content)
+    return content
+
+
+def _reason(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _check_nesting(content: Any, most: int | None = None) -> None:
+    level, count = [content], 0
+    for _ in range(DEEPEST):
+        left = None if most is None else most - count + 1
+        level = list(itertools.islice(_inner(level), left))
+        count += len(level)
+        if most is not None and count > most:
+            raise ValueError(f"it has more than {most:,} values")
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+
+
+def _inner(values: Iterable[Any]) -> Iterable[Any]:
+    for value in values:
+        if isinstance(value, dict):
+            yield from value.values()
+        elif isinstance(value, list):
+            yield from value
+
+
+class NamedTable(Mapping[str, T]):
+    """Names, and where the things they stand for are, as "module:thing".
+
+    A name that the lines do not have is looked for among the entry points that installed packages
+    have in the group "soundspot.KINDs". Either is imported when it is asked for.
+    """
+
+    def __init__(self, kind: str, lines: dict[str, str], read: Callable[[str, object], T]) -> None:
+        """Of one kind of things; `read` checks a name and what was found there."""
+        self.kind, self.lines, self.read = kind, lines, read
+        self.group = f"soundspot.{kind}s"
+
+    def __getitem__(self, name: str) -> T:
+        """Import a thing; a package's that cannot be used is refused in one sentence."""
+        if name in self.lines:
+            return self.read(name, EntryPoint(name, self.lines[name], self.group).load())
+        (entry, *_) = entry_points(group=self.group, name=name) or (None,)
+        if entry is None:
+            raise KeyError(name)
+        try:
+            return self.read(name, entry.load())
+        except Exception as error:  # importing a package runs its code, which may do anything
+            package = f"of the package {entry.dist.name} " if entry.dist else ""
+            raise SoundspotError(
+                f"the {self.kind} {name!r} {package}cannot be loaded from {entry.value}: {error}"
+            ) from error
+
+    def __iter__(self) -> Iterator[str]:
+        """All names, without importing anything."""
+        installed = (entry.name for entry in entry_points(group=self.group))
+        return iter(dict.fromkeys([*self.lines, *installed]))
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return sum(1 for _ in self)
+
+    def usable(self) -> dict[str, T]:
+        """All things, imported; without those of packages that are broken."""
+        found = {}
+        for name in self:
+            with suppress(SoundspotError):
+                found[name] = self[name]
+        return found

@@ -1,12 +1,19 @@
 """Files that appear whole or not at all, and one writer at a time."""
 
+import hashlib
+import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
 
+from soundspot.common.config import parse_json
 from soundspot.common.errors import BusyError, SoundspotError
 
 LOCK = ".lock"  # the usual name of a folder's lock
@@ -91,3 +98,94 @@ def locked(lock: Path, busy: str, wait: bool = False, advice: str = "") -> Itera
         yield
     finally:
         held.release()
+
+
+LONGEST_ID = 200  # bytes; a file name may have 255 including its suffix
+
+
+def list_files(source: Path) -> list[PurePath]:
+    """Every file under a folder, sorted, relative to it; follows links, but not in circles."""
+    files: list[PurePath] = []
+    walked: set[str] = set()
+    for folder, folders, names in os.walk(source, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in walked:
+            folders.clear()
+            continue
+        walked.add(real)
+        folders.sort()  # if two paths lead to a folder, the first by name counts
+        files += (PurePath(folder, name).relative_to(source) for name in names)
+    if not files:
+        raise SoundspotError(f"{source} contains no files")
+    return sorted(files)
+
+
+def file_size(path: Path) -> int:
+    """Size in bytes; -1 if there is no such file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def make_id(path: PurePath) -> str:
+    """Turn a relative path into an id that is a valid file name on every system.
+
+    Folders are joined by two underscores. Letters and digits of any script, "_" and "-" stay;
+    everything else becomes "_". A long id is cut and ends in a hash of the whole path.
+    """
+    whole = unicodedata.normalize("NFC", path.with_suffix("").as_posix())
+    name = re.sub(r"[^\w-]", "_", whole.replace("/", "__"))
+    if len(name.encode()) <= LONGEST_ID:
+        return name
+    digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{name.encode()[: LONGEST_ID - 13].decode(errors='ignore')}-{digest}"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ShardJournal:
+    """The journal (`path`) of one shard (`data`); `inputs` names and digests what it is made of."""
+
+    path: Path
+    data: Path
+    inputs: tuple[str, str]
+
+    def fits(self) -> bool:
+        """Whether the shard is complete and made of these inputs, and the journal can be read."""
+        try:
+            with self.path.open(encoding="utf-8") as lines:
+                head, *_ = map(parse_json, lines)
+                return bool(head == self._head())
+        except (OSError, ValueError):
+            return False
+
+    def lines(self) -> Iterator[str]:
+        """One line of JSON per item."""
+        with self.path.open(encoding="utf-8") as lines:
+            yield from islice(lines, 1, None)
+
+    def discard(self) -> None:
+        """Declare the shard incomplete: to be called before its data file changes."""
+        self.path.unlink(missing_ok=True)
+
+    def write(self, rows: Iterable[Any]) -> None:
+        """Declare the shard complete: to be called when its data file is."""
+        # ASCII: a file name that is not valid UTF-8 survives as an escape.
+        write_text(self.path, "".join(json.dumps(row) + "\n" for row in (self._head(), *rows)))
+
+    def _head(self) -> dict[str, Any]:
+        name, digest = self.inputs
+        return {name: digest, "size": self.data.stat().st_size}
+
+
+def split_into_blocks(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """The items of each shard."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def surplus_shards(paths: Iterable[Path], count: int) -> Iterator[Path]:
+    """Of paths that end in a shard number, those that a run over more items left behind."""
+    return (path for path in paths if int(path.stem.rpartition("-")[2]) >= count)

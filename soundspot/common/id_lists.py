@@ -6,10 +6,9 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from soundspot.common.config import LARGEST, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import write_bytes
-from soundspot.common.paths import file_size
-from soundspot.common.plain_values import LARGEST, read_bytes
+from soundspot.common.files import file_size, write_bytes
 
 SUFFIXES = (".txt", ".csv", ".txt.gz", ".csv.gz")
 HEADERS = frozenset({"id", "file", "filename", "video", "video_id", "youtube_id", "ytid"})

@@ -4,10 +4,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from rich.console import Console
 
 T = TypeVar("T")
 FIRST_LINE, NEXT_LINES = 10.0, 60.0  # seconds until the first line, and between lines
@@ -18,7 +17,6 @@ def progress(items: Iterable[T], description: str, total: int | None = None) -> 
     if not sys.stderr.isatty():
         yield from items
         return
-    from rich.console import Console
     from rich.progress import track
 
     yield from track(items, description, total, console=Console(stderr=True), transient=True)
@@ -27,7 +25,6 @@ def progress(items: Iterable[T], description: str, total: int | None = None) -> 
 @contextmanager
 def counting(description: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show the progress of long work; call what it yields with the number of items just done."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -47,7 +44,7 @@ def counting(description: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.advance(task, done)
 
 
-def _print(console: "Console", line: str | None) -> None:
+def _print(console: Console, line: str | None) -> None:
     if line is not None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -77,3 +74,12 @@ class ProgressLines:
         self.since, self.wait, self.done_before = self.clock(), NEXT_LINES, self.done
         rest = f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left"
         return f"{self.description}: {self.done:,} of {self.total:,}, {rest}"
+
+
+WIDE = 240  # columns of a file or pipe, so that no name is broken
+
+
+def result_console() -> Console:
+    """Standard output: as wide as the terminal, and off a terminal as wide as a table needs."""
+    width = None if sys.stdout.isatty() else WIDE
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False)

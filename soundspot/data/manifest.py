@@ -11,10 +11,9 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from soundspot.common.config import nearest
+from soundspot.common.config import nearest, parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.common.plain_values import parse_json, read_bytes
 
 FORMAT = 1
 HEAD, PAIRS, SOUNDS = "pairset.json", "pairs.jsonl", "sounds.jsonl"

@@ -16,6 +16,8 @@ No item is ever replaced or skipped: one that cannot be read raises `ItemError`,
 import hashlib
 import io
 import tarfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,10 +29,11 @@ from numpy.typing import NDArray
 
 from soundspot.common.config import nearest
 from soundspot.common.errors import SoundspotError
+from soundspot.common.progress import progress
 from soundspot.data import manifest
-from soundspot.data.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Pair, Pairing, Sound
+from soundspot.data.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Pair, Pairing, Sound, media_digest
 from soundspot.media import images
-from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES
+from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, is_silent
 
 __all__ = ["ItemError", "Pair", "PairSet", "Problem", "Sound", "draw_sounds"]
 
@@ -223,3 +226,58 @@ def decode_sound(data: bytes, name: str) -> NDArray[np.float32]:
     full_scale = np.float32(np.iinfo(integers.dtype).max + 1.0)
     waveform: NDArray[np.float32] = integers.astype(np.float32) / full_scale
     return waveform
+
+
+def find_problems(pairset: PairSet) -> Iterator[Problem]:
+    """Yield everything that is wrong with a pair set, reading every file once.
+
+    Missing, unreadable, wrong-size and silent media, boxes without area, leaks (the same frame or
+    sound in two splits), and media that changed since the manifest was written. A duet split
+    belongs to the split it is made from.
+    """
+    yield from pairset.shards.damaged
+    for pair in pairset.pairs:
+        for box in (box for annotator in pair.boxes or () for box in annotator):
+            if not (box[0] < box[2] and box[1] < box[3]):
+                yield Problem("box", pair.id, f"has a box without area: {list(box)}")
+    frames: dict[str, set[str]] = defaultdict(set)
+    sounds: dict[str, set[str]] = defaultdict(set)
+    rows: list[Pair | Sound] = [*pairset.pairs, *pairset.sounds]
+    for item in rows:
+        family = item.split.removeprefix("duets-")
+        if isinstance(item, Pair):
+            frames[item.frame].add(family)
+        if item.audio is not None:
+            sounds[item.audio].add(family)
+    digests: dict[str, bytes] = {}
+    yield from _check_media(pairset, frames, "frames", digests)
+    yield from _check_media(pairset, sounds, "sounds", digests)
+    for pair in pairset.pairs:
+        frame, sound = digests.get(pair.frame), digests.get(pair.audio or "")
+        if pair.digest and frame and sound and media_digest(frame, sound) != pair.digest:
+            yield Problem("changed", pair.id, "has changed since it was prepared")
+
+
+def _check_media(
+    pairset: PairSet,
+    splits: Mapping[str, set[str]],
+    what: Literal["frames", "sounds"],
+    digests: dict[str, bytes],
+) -> Iterator[Problem]:
+    same: dict[bytes, list[str]] = defaultdict(list)
+    for name in progress(splits, f"checking {what}"):
+        try:
+            data = pairset.read(name)
+            digests[name] = hashlib.sha256(data).digest()
+            same[digests[name]].append(name)
+            if what == "frames":
+                decode_frame(data, name)
+            elif is_silent(decode_sound(data, name)):
+                yield Problem("silent", name, "is silent")
+        except ItemError as error:
+            yield error.problem
+    for names in same.values():
+        families = {family for name in names for family in splits[name]}
+        if len(families) > 1:
+            uses = ", ".join(f"{name} ({' and '.join(sorted(splits[name]))})" for name in names)
+            yield Problem("leak", names[0], f"is in more than one split: {uses}")

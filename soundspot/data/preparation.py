@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from soundspot.common.progress import progress
-from soundspot.data.corpus_item import CorpusItem, Outcome, prepare_item
-from soundspot.data.ledger import LedgerEntry, Summary
+from soundspot.data.corpus_files import CorpusItem, Outcome, prepare_item
 from soundspot.data.manifest import Pair
 from soundspot.data.shards import Judge, Read, store_shards
-from soundspot.data.writer import PairWriter
+from soundspot.data.writer import LedgerEntry, PairWriter, Summary
 from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_items
 
 

@@ -15,16 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from soundspot.common.config import from_dict
+from soundspot.common.config import from_dict, parse_json
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write
-from soundspot.common.paths import file_size
-from soundspot.common.plain_values import parse_json
-from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
-from soundspot.data.corpus_item import CorpusItem, Outcome
-from soundspot.data.ledger import LEDGER, LedgerEntry, Status
+from soundspot.common.files import (
+    ShardJournal,
+    atomic_write,
+    file_size,
+    split_into_blocks,
+    surplus_shards,
+)
+from soundspot.data.corpus_files import CorpusItem, Outcome
 from soundspot.data.pair_set import PairSet
-from soundspot.data.writer import PairWriter
+from soundspot.data.writer import LEDGER, LedgerEntry, PairWriter, Status
 
 PER_SHARD = 1000
 

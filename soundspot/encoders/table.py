@@ -7,7 +7,7 @@ package can add one through an entry point of the group "soundspot.encoders" ins
 from collections.abc import Iterator
 from functools import cached_property
 
-from soundspot.common.named_table import NamedTable
+from soundspot.common.config import NamedTable
 from soundspot.encoders.encoder import read_encoder
 from soundspot.encoders.registry import MEDIA, Registry, RegistryEntry
 

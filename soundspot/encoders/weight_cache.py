@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soundspot.common import files
-from soundspot.common.config import from_dict
+from soundspot.common.config import from_dict, parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.encoders.registry import RegistryEntry, Source
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from soundspot.common.config import parse_json
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json
 from soundspot.data.corpora.anysound import read_pairs
 from soundspot.data.manifest import Box
 from soundspot.evaluation.listening import Side

@@ -34,10 +34,9 @@ from soundspot.features.cache import (
     sounds_file,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders, rounded
-from soundspot.media.mixing import add_noise
+from soundspot.media.sound import add_noise
 from soundspot.parallel.devices import AUTO, choose_device
 from soundspot.parallel.engines import SERIAL, Engine, map_loaded
-from soundspot.parallel.heap import freed_memory_kept
 
 ENCODE_BATCH = 16
 
@@ -88,8 +87,7 @@ def encode(
             write_text(description, json.dumps(_describe_cache(work), indent=1))
     shards = list(_shards(folder, work))
     if engine == SERIAL:
-        with freed_memory_kept():
-            _write_here(shards, advance)
+        _write_here(shards, advance)
     else:
         load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec, device)
         names = [shard.path.name for shard in shards]

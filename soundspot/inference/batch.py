@@ -28,22 +28,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soundspot.common import files
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import MediaError, SoundspotError
+from soundspot.common.files import (
+    ShardJournal,
+    file_size,
+    list_files,
+    split_into_blocks,
+    surplus_shards,
+)
 from soundspot.common.id_lists import read_ids
-from soundspot.common.paths import file_size, list_files
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
-from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
 from soundspot.inference import outputs
 from soundspot.inference.files import localize_media
 from soundspot.inference.localizer import At, Localizer
 from soundspot.inference.models import absolute_name, load, open_model
 from soundspot.inference.result import Localization
-from soundspot.media.file_types import SOUNDS, sound_of_picture
+from soundspot.media import SOUNDS, sound_of_picture
 from soundspot.media.writing import is_video_name
-from soundspot.parallel.devices import AUTO
+from soundspot.parallel.devices import AUTO, torch_threads
 from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_loaded
-from soundspot.parallel.threads import torch_threads
 
 PER_SHARD = 256
 ABOUT = "localize.json"

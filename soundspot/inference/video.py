@@ -39,7 +39,7 @@ from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
 from soundspot.media.decoding import TimedSound
 from soundspot.media.opening import Media, OpenMedia, opened
 from soundspot.media.planes import to_frame, to_planes
-from soundspot.parallel.threads import torch_threads
+from soundspot.parallel.devices import torch_threads
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers

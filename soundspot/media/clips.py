@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from soundspot.common.errors import MediaError
-from soundspot.media import decoding, images, resampling, sound
+from soundspot.media import decoding, images, sound
 from soundspot.media.decoding import SAMPLE_RATE, Picture, TimedSound, Waveform
 from soundspot.media.opening import Media, MediaInfo, OpenMedia, opened, probe
 from soundspot.media.sound import SILENCE_PEAK, SOUND_SAMPLES, SOUND_SECONDS, cut, is_silent
@@ -116,7 +116,7 @@ def read_waveform(media: Media) -> Waveform:
     """Read the whole sound; sample i is heard i/16000 s after the first picture."""
     with opened(media) as file:
         file.info.require_sound()
-        blocks = resampling.sound_blocks(file.info.path, 0, file.walk("audio"))
+        blocks = sound.sound_blocks(file.info.path, 0, file.walk("audio"))
         return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 
@@ -198,7 +198,7 @@ def _audible(file: OpenMedia, at: float, windows: sound.Windows | None) -> Wavef
     if windows is None:
         raise file.info.missing("sound", at)
     if is_silent(windows[0]):
-        blocks = resampling.sound_blocks(path, 0, file.walk("audio"))
+        blocks = sound.sound_blocks(path, 0, file.walk("audio"))
         if all(is_silent(block) for block in blocks if block.size):  # no moment would help
             raise MediaError(f"{path} is silent from start to end: give another sound", "silent")
         sentence = f"{path} is silent at {at:.2f} s: give another moment or sound"

@@ -20,7 +20,7 @@ from soundspot.common.files import atomic_write, write_bytes
 from soundspot.media import decoding
 from soundspot.media.decoding import SAMPLE_RATE, Picture, TimedSound, Waveform
 from soundspot.media.opening import PathLike
-from soundspot.media.resampling import LONGEST_HOLE
+from soundspot.media.sound import LONGEST_HOLE
 
 CLOCK = 90_000  # ticks per second of the pictures' time stamps
 SOUND_RATE = 48_000  # of a copied sound track; every codec accepts it

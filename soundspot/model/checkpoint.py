@@ -16,10 +16,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as serialize
 
-from soundspot.common.config import as_stored, choose, from_dict, to_dict
+from soundspot.common.config import as_stored, choose, from_dict, parse_json, read_bytes, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes, write_text
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Method

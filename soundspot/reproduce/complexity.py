@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
-from soundspot.common.console import result_console
+from soundspot.common.progress import result_console
 from soundspot.encoders.building import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.models import read_model

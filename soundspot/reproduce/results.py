@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from soundspot.common.console import result_console
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.common.plain_values import parse_json, read_bytes
+from soundspot.common.progress import result_console
 from soundspot.evaluation import rows
 from soundspot.evaluation.intervals import bootstrap, over_seeds
 from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve

@@ -29,7 +29,6 @@ from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
 from soundspot.parallel.devices import AUTO, multiplies_bfloat16
-from soundspot.parallel.heap import freed_memory_kept
 from soundspot.training import distributed
 from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
@@ -61,7 +60,7 @@ def train(
         stop_after: Return after this many validations in total, as if interrupted.
         device: As `choose_device` takes it.
     """
-    with distributed.join_world(device) as world, ExitStack() as lock, freed_memory_kept():
+    with distributed.join_world(device) as world, ExitStack() as lock:
         return _Run(recipe, run, validate, on_validation, world, lock).train(stop_after)
 
 

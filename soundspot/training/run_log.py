@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json, read_bytes
 
 LOG = "log.jsonl"
 

@@ -3,7 +3,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.paths import file_size, list_files, make_id
+from soundspot.common.files import file_size, list_files, make_id
 
 
 def test_files_are_listed_once_though_links_make_a_circle(tmp_path: Path) -> None:

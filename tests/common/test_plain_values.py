@@ -2,8 +2,7 @@ import json
 
 import pytest
 
-from soundspot.common import plain_values
-from soundspot.common.plain_values import parse_json, parse_yaml, read_bytes
+from soundspot.common.config import parse_json, parse_yaml, read_bytes
 
 LAUGHS = "\n".join(
     ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
@@ -50,4 +49,3 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     assert read_bytes(tmp_path / "a", 5) == b"12345"
     with pytest.raises(ValueError, match="larger than"):
         read_bytes(tmp_path / "a", 4)
-    assert plain_values.LARGEST >= 2**26

@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from soundspot.common.shard_journal import ShardJournal, split_into_blocks, surplus_shards
+from soundspot.common.files import ShardJournal, split_into_blocks, surplus_shards
 
 
 def journal(folder: Path, digest: str = "abc") -> ShardJournal:

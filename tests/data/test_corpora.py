@@ -10,10 +10,9 @@ import pytest
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora import flickr, music, vggsound, vggss
-from soundspot.data.corpus_files import Selection, bare, draw_subset
-from soundspot.data.corpus_item import CorpusItem
-from soundspot.data.ledger import Summary
+from soundspot.data.corpus_files import CorpusItem, Selection, bare, draw_subset
 from soundspot.data.pair_set import PairSet
+from soundspot.data.writer import Summary
 from soundspot.media import clips as media
 
 YT = "-_gaZzFfzDQ"

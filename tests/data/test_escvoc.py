@@ -12,10 +12,9 @@ from PIL import Image
 from made_files import tone, tree
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
-from soundspot.data.checks import find_problems
 from soundspot.data.corpora.escvoc import PUBLISHED, Originals, loudest
 from soundspot.data.corpora.escvoc import prepare as prepare_escvoc
-from soundspot.data.pair_set import draw_sounds
+from soundspot.data.pair_set import draw_sounds, find_problems
 from soundspot.data.shards import pack
 from soundspot.media import clips as media
 

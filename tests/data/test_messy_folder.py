@@ -20,9 +20,8 @@ from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import TEMPORARY
 from soundspot.data import preparation, shards
-from soundspot.data.checks import find_problems
 from soundspot.data.corpora import folder
-from soundspot.data.pair_set import PairSet
+from soundspot.data.pair_set import PairSet, find_problems
 from soundspot.data.preparation import PrepareOptions
 from soundspot.media import clips as media
 from soundspot.parallel.engines import Engine

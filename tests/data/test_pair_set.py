@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.checks import find_problems
 from soundspot.data.manifest import hash_split
-from soundspot.data.pair_set import ItemError, Pair, PairSet, Sound, draw_sounds
+from soundspot.data.pair_set import ItemError, Pair, PairSet, Sound, draw_sounds, find_problems
 from soundspot.media import clips as media
 
 BOX = (0.25, 0.5, 0.75, 1.0)

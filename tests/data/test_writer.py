@@ -7,9 +7,8 @@ from PIL import Image
 
 from made_files import tone
 from soundspot.common.errors import SoundspotError
-from soundspot.data.ledger import LedgerEntry
 from soundspot.data.pair_set import PairSet
-from soundspot.data.writer import PairWriter
+from soundspot.data.writer import LedgerEntry, PairWriter
 from soundspot.media import clips as media
 
 

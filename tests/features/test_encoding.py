@@ -17,7 +17,7 @@ from soundspot.features import encoding, spec
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import contents_of, encode, noise_generator
 from soundspot.features.spec import FeatureSpec, load_encoders
-from soundspot.media.mixing import add_noise
+from soundspot.media.sound import add_noise
 
 SPEC = FeatureSpec(pretrained=False, views=2)
 

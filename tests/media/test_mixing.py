@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from soundspot.media.mixing import add_noise, mix
+from soundspot.media.sound import add_noise, mix
 
 SECONDS = np.arange(48_000) / 16_000
 TONE = (0.1 * np.sin(2 * np.pi * 440 * SECONDS)).astype(np.float32)

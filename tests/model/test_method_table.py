@@ -128,9 +128,9 @@ def test_a_name_of_the_table_needs_neither_other_methods_nor_a_search():
     """Start-up stays fast: only the method that is asked for is imported."""
     code = (
         "import sys\n"
-        "from soundspot.common import named_table\n"
+        "from soundspot.common import config\n"
         "from soundspot.model.methods import METHODS\n"
-        "named_table.entry_points = None\n"
+        "config.entry_points = None\n"
         "METHODS['hardway']; print('soundspot.model.methods.sspl' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

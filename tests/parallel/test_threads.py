@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from soundspot.parallel.threads import torch_threads
+from soundspot.parallel.devices import torch_threads
 
 
 def test_overlapping_thread_counts_leave_the_first_one():

@@ -22,9 +22,8 @@ from soundspot.data.corpora.escvoc import (
     read_photograph,
     store_media,
 )
-from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.manifest import Pair
-from soundspot.data.writer import PairWriter
+from soundspot.data.writer import LedgerEntry, PairWriter, Summary
 
 SPLITS = {"dev": "val", "heldout": "test"}
 

@@ -29,16 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.common.progress import progress
-from soundspot.data.ledger import LedgerEntry, Status, Summary, status_of
 from soundspot.data.manifest import Box, Pair, Sound
 from soundspot.data.pair_set import FRAME_SIZE
-from soundspot.data.writer import PairWriter, SourceError
+from soundspot.data.writer import LedgerEntry, PairWriter, SourceError, Status, Summary, status_of
 from soundspot.media import clips as media
-from soundspot.media.resizing import resize_frame
+from soundspot.media.images import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
 PUBLISHED = Path(__file__).with_name("escvoc.json.gz")

@@ -15,11 +15,10 @@ from PIL import Image, ImageFilter
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.manifest import Box, Pair
 from soundspot.data.pair_set import FRAME_SIZE, PairSet
-from soundspot.data.writer import PairWriter
-from soundspot.media.mixing import mix
+from soundspot.data.writer import LedgerEntry, PairWriter, Summary
+from soundspot.media.sound import mix
 
 PAIRS = 154  # of each split
 SEED = 0

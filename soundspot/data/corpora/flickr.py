@@ -13,8 +13,8 @@ import re
 from pathlib import Path
 
 from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
-from soundspot.data.ledger import Summary
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.writer import Summary
 
 # Frame numbers are shorter or start with zeros. Flickr itself names a download
 # <id>_<secret>_<size>.

@@ -4,13 +4,24 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
-from soundspot.common.paths import list_files, make_id
-from soundspot.data.corpus_files import EVERYTHING, Selection, check_folders, draw_subset
-from soundspot.data.corpus_item import CorpusItem
-from soundspot.data.ledger import LedgerEntry, Status, Summary
+from soundspot.common.files import list_files, make_id
+from soundspot.data.corpus_files import (
+    EVERYTHING,
+    CorpusItem,
+    Selection,
+    check_folders,
+    draw_subset,
+)
 from soundspot.data.manifest import hash_split
-from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
-from soundspot.media.file_types import SOUNDS, sound_of_picture
+from soundspot.data.preparation import (
+    DEFAULTS,
+    MIDDLE,
+    PrepareOptions,
+    PreparePlan,
+    run_plan,
+)
+from soundspot.data.writer import LedgerEntry, Status, Summary
+from soundspot.media import SOUNDS, sound_of_picture
 
 
 def prepare(

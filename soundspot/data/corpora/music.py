@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.data.corpus_files import EVERYTHING, ParseId, Selection, digest_of, find_items
-from soundspot.data.ledger import LedgerEntry, Summary
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.writer import LedgerEntry, Summary
 
 LISTS = "MUSIC*.json"
 NAME = re.compile(r"(?:.*[-\[ ])?([A-Za-z0-9_-]{11})\]?", re.DOTALL)

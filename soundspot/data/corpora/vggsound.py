@@ -18,8 +18,8 @@ from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items
-from soundspot.data.ledger import Summary
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.writer import Summary
 
 EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
 SECOND = r"(\d+)(?:\.0+)?"

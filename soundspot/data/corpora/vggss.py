@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.plain_values import parse_json, read_bytes
 from soundspot.data.corpora.vggsound import EXAMPLE, parse
 from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
-from soundspot.data.ledger import Summary
 from soundspot.data.manifest import Box
 from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.writer import Summary
 
 ANNOTATIONS = "vggss.json"
 SECOND = 125 / 25

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from soundspot.common.console import result_console
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.progress import result_console
 from soundspot.evaluation.report.html import html_page
 from soundspot.evaluation.report.json_file import json_values, run_facts
 from soundspot.evaluation.report.tables import detail_tables, headline_tables

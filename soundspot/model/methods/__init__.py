@@ -4,7 +4,7 @@ A new method is one file with a Method and its config, and one line here. An ins
 package can add one through an entry point of the group "soundspot.methods" instead.
 """
 
-from soundspot.common.named_table import NamedTable
+from soundspot.common.config import NamedTable
 from soundspot.model.methods.table import read_method
 
 METHODS = NamedTable(
