@@ -74,7 +74,13 @@ def open_model(name_or_path: str | Path | None = None, device: str = AUTO) -> Lo
             f"{chosen}: a label map needs a model on pretrained YAMNet, which names sounds"
         )
     table = route_table(open_label_map(labels_name), sounds)
-    return replace(model, named=_read_part(labels_name, place), table=table)
+    named = _read_part(labels_name, place)
+    encoders = (*features.visual_encoders, *named.card.features.visual_encoders)
+    if len({encoder.weights.name for encoder in encoders}) == 1:
+        # The same encoder at another size: one look at the picture serves both.
+        seen = replace(named.card.features, visual=features.visual)
+        named = replace(named, card=replace(named.card, features=seen))
+    return replace(model, named=named, table=table)
 
 
 def _read_part(name: str, place: torch.device) -> Part:

@@ -6,10 +6,12 @@ sees (VGG16: 224 pixels); `waveform`, float32 mono 16 kHz (1, 48000). Output: `m
 """
 
 import logging
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -29,6 +31,7 @@ from soundspot.model.methods.method import Method
 
 OPSET = 18
 TOLERANCE = 1e-3  # of a cosine, between ONNX and PyTorch
+HALVED_FROM = 250_000  # values; of smaller tensors, early in a network, every digit counts
 
 
 class WholeModel(nn.Module):
@@ -56,12 +59,39 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
     if localizer.named is not None:
         raise SoundspotError(f"{localizer.name} is two models: export one of them")
     check_onnx(path)
+    side = _view_size(localizer)
+    differences = write_graph(WholeModel(localizer), side, ("map",), path, _facts(localizer))
+    return differences["map"]
+
+
+def write_graph(
+    model: nn.Module,
+    side: int,
+    outputs: Sequence[str],
+    path: Path,
+    facts: Mapping[str, str],
+    half: bool = False,
+) -> dict[str, float]:
+    """Write a module that takes a frame of `side` pixels and a waveform as an ONNX file.
+
+    Args:
+        model: Gives one tensor for each output.
+        side: Pixels.
+        outputs: Their names.
+        path: The file.
+        facts: What the file says about itself.
+        half: Keep weights as float16: half the size; programs widen them when they load the file.
+
+    Returns:
+        The largest difference of each output from PyTorch's, which is within `TOLERANCE`.
+    """
     import onnx
 
-    model = WholeModel(localizer).eval()
-    inputs = _example(_view_size(localizer))
+    inputs = _example(side)
+    model = model.eval()
     with torch.inference_mode():
-        expected = model(*inputs).numpy()
+        found = model(*inputs)
+    expected = [found] if isinstance(found, Tensor) else found
     with (
         torch.inference_mode(),
         mock.patch.object(logmel, "_magnitude", magnitude_by_products),
@@ -72,7 +102,7 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
             model,
             inputs,
             input_names=["frame", "waveform"],
-            output_names=["map"],
+            output_names=list(outputs),
             opset_version=OPSET,
             dynamo=True,
             external_data=False,
@@ -80,14 +110,31 @@ def export_onnx(localizer: Localizer, path: Path) -> float:
         )
         assert program is not None
         proto = program.model_proto
-        onnx.helper.set_model_props(proto, _facts(localizer))
+        onnx.helper.set_model_props(proto, dict(facts))
+        if half:
+            _halve(proto.graph)
         onnx.save(proto, part)
-        difference = float(np.abs(run_onnx(part, *inputs) - expected).max())
-        if not difference <= TOLERANCE:
+        pairs = zip(outputs, run_onnx(part, *inputs), expected, strict=True)
+        differences = {name: float(np.abs(a - b.numpy()).max()) for name, a, b in pairs}
+        if not (worst := max(differences.values())) <= TOLERANCE:
             raise SoundspotError(
-                f"the ONNX file differs from the model by {difference:.4f}, so it was not written"
+                f"the ONNX file differs from the model by {worst:.4f}, so it was not written"
             )
-    return difference
+    return differences
+
+
+def _halve(graph: Any) -> None:
+    """Large weights as float16, each followed by a cast to float32."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    casts = []
+    for weight in graph.initializer:
+        if weight.data_type == TensorProto.FLOAT and math.prod(weight.dims) >= HALVED_FROM:
+            name, values = weight.name, numpy_helper.to_array(weight).astype(np.float16)
+            weight.CopyFrom(numpy_helper.from_array(values, f"{name}.half"))
+            casts.append(helper.make_node("Cast", [weight.name], [name], to=TensorProto.FLOAT))
+    for number, cast in enumerate(casts):
+        graph.node.insert(number, cast)
 
 
 @contextmanager
@@ -106,13 +153,12 @@ def _quiet(name: str) -> Iterator[None]:
 
 def run_onnx(
     path: Path, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
-) -> Float[np.ndarray, "1 h w"]:
-    """The map of a pair by an exported file."""
+) -> list[np.ndarray]:
+    """What an exported file gives for a pair: the map first."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"frame": frame.numpy(), "waveform": waveform.numpy()})
-    return np.asarray(found)
+    return list(session.run(None, {"frame": frame.numpy(), "waveform": waveform.numpy()}))
 
 
 def magnitude_by_products(

@@ -61,12 +61,12 @@ def exported(tmp_path_factory) -> Path:
 @pytest.mark.weights
 def test_an_exported_model_gives_the_maps_of_the_model(exported: Path):
     clip = read_clip(weights.media("demo-dog-photo"), weights.media("demo-dog-bark"))
-    expected = load("soundspot-v1", "cpu").localize_clip(clip).similarity
+    expected = load("soundspot-v1", "cpu").localize(clip.frame, clip.waveform).similarity
     # As programs without torch do it; a gray level of the resizing is allowed for.
     small = Image.fromarray(clip.frame).resize((256, 256), Image.Resampling.BICUBIC)
     small = small.resize((VIEW_SIZE, VIEW_SIZE), Image.Resampling.BICUBIC)
     frame = torch.from_numpy(np.asarray(small).copy())[None]
-    (found,) = run_onnx(exported, frame, torch.from_numpy(clip.waveform)[None])
+    ((found,),) = run_onnx(exported, frame, torch.from_numpy(clip.waveform)[None])
     np.testing.assert_allclose(found, expected, atol=5e-3)
 
 

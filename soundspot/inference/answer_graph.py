@@ -1,0 +1,125 @@
+"""The whole answer as one ONNX graph, for the page: map, names, threshold, what cannot be told.
+
+Inputs: `frame`, uint8 RGB (1, 256, 256, 3), the whole frame as pair sets store it; `waveform`,
+float32 mono 16 kHz (1, 48000). Outputs, as `Localizer.answer` makes them:
+
+    map        (1, h, w)       the map S
+    scores     (1, p, 521)     of every sound that has a name, for each 0.96 s of the waveform
+    threshold  (1,)            the peak from which a source counts as visible
+    known      (1,)            0 if nothing can locate the sound, else 1
+
+Axes: h w the grid of the map, p audio patches, s sounds that have a name.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from soundspot.common.errors import SoundspotError
+from soundspot.encoders.views import STORED_SIZE, normalize
+from soundspot.encoders.yamnet import YAMNet
+from soundspot.inference.localizer import RELATED, Localizer
+from soundspot.inference.onnx_export import write_graph
+from soundspot.model.methods.names import Names
+from soundspot.model.routing import KNOWN, LEARNED, NAMED, RouteTable
+
+OUTPUTS = ("map", "scores", "threshold", "known")
+
+
+class Answer(NamedTuple):
+    """What the graph gives."""
+
+    map: Float[Tensor, "1 h w"]
+    scores: Float[Tensor, "1 p s"]
+    threshold: Float[Tensor, "1"]
+    known: Float[Tensor, "1"]
+
+
+class AnswerGraph(nn.Module):
+    """A learned model and the label map on one visual encoder, and the route between them."""
+
+    enlarge: Tensor
+
+    def __init__(self, localizer: Localizer) -> None:
+        super().__init__()
+        learned, named = localizer.learned, localizer.named
+        same = named is not None and named.card.features.visual == learned.card.features.visual
+        sizes = learned.card.features.view_sizes
+        if named is None or localizer.table is None or not same or len(sizes) > 1:
+            raise SoundspotError(f"{localizer.name}: the page needs MODEL+names on one encoder")
+        if learned.card.second_look or localizer.threshold is None:
+            raise SoundspotError(f"{localizer.name}: the page needs a calibrated model, no zoom")
+        assert isinstance(localizer.audio, YAMNet) and isinstance(named.method, Names)
+        self.visual, self.audio = learned.encoders.visual, localizer.audio
+        self.learned, self.named = learned.method, named.method
+        self.table = localizer.table
+        self.thresholds = localizer.threshold, named.card.calibration["threshold"]
+        self.register_buffer("enlarge", resizing_matrix(STORED_SIZE, sizes[0]))
+
+    def forward(
+        self, frame: UInt8[Tensor, "1 side side 3"], waveform: Float[Tensor, "1 48000"]
+    ) -> Answer:
+        """All that is known of a frame and its sound."""
+        f_v = self.visual(normalize(self.view(frame.permute(0, 3, 1, 2).float()) / 255))
+        f_a = self.audio(waveform)
+        scores = self.audio.classify(f_a)
+        share, related, known = choose_route(scores.mean(dim=1), self.table)
+        own, other = self.thresholds
+        threshold = torch.lerp(
+            own * torch.where(related, RELATED, 1.0), scores.new_tensor([other]), share
+        )
+        maps = torch.lerp(
+            self.learned.maps(f_v, f_a), self.named.maps(f_v, f_a), share[:, None, None]
+        )
+        return Answer(maps, scores, threshold, known.float())
+
+    def view(self, stored: Float[Tensor, "1 3 side side"]) -> Float[Tensor, "1 3 view view"]:
+        """The picture as the encoder sees it: like `resize_tensor`, rounded along each axis."""
+        wide = (stored @ self.enlarge.T + 0.5).floor().clamp(0, 255)
+        return (self.enlarge @ wide + 0.5).floor().clamp(0, 255)
+
+
+def resizing_matrix(side: int, view: int) -> Float[Tensor, "view side"]:
+    """What antialiased bicubic interpolation of bytes does along one axis, as a product."""
+    each = torch.eye(side)[None, :, :, None]  # a column for every pixel
+    resized = F.interpolate(
+        each.expand(1, side, side, 2), (view, 2), mode="bicubic", antialias=True
+    )
+    weights = resized[0, :, :, 0].T.contiguous()
+    # torch computes with weights of 16 bits; so do we, for the same bytes.
+    scale = 2 ** (14 - max(math.floor(math.log2(float(weights.max()))), 0))
+    rounded: Tensor = (weights * scale).round() / scale
+    return rounded
+
+
+def choose_route(
+    scores: Float[Tensor, "1 s"], table: RouteTable
+) -> tuple[Float[Tensor, "1"], Tensor, Tensor]:
+    """`routing.choose_route` in tensors: the label map's share, whether related, whether known."""
+
+    def best(sounds: Sequence[int]) -> Float[Tensor, "1"]:
+        return scores[:, list(sounds)].amax(dim=1) if sounds else scores[:, 0] * 0
+
+    learned, related, named = best(table.learned), best(table.related), best(table.named)
+    own = torch.maximum(learned, related)
+    known = torch.maximum(torch.maximum(own, named), best(table.broad)) >= KNOWN
+    ratio = (named.clamp_min(1e-6) / own.clamp_min(1e-6)).log()
+    share = (ratio - math.log(LEARNED)) / (math.log(NAMED) - math.log(LEARNED))
+    share = torch.where(known, share.clamp(0, 1), 0.0)
+    return share, known & (share == 0) & (related > learned), known
+
+
+def write_answer_graph(localizer: Localizer, path: Path) -> dict[str, float]:
+    """Write the graph, checked against PyTorch.
+
+    Returns:
+        The largest difference of each output.
+    """
+    facts = {"model": localizer.name}
+    return write_graph(AnswerGraph(localizer), STORED_SIZE, OUTPUTS, path, facts, half=True)
