@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from soundspot.common.config import read_bytes
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import write_ids
-from soundspot.common.plain_values import read_bytes
 from soundspot.evaluation.annotations import BenchmarkItem, vggss
 
 COLUMNS = ("video_id", "label", "modality")
