@@ -7,7 +7,7 @@ k sounds, d dimensions of the representation.
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,9 +23,10 @@ def precise(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
-def _without_autocast(device: str) -> AbstractContextManager[object]:
-    known = torch.amp.is_autocast_available(device)  # the meta device, which only counts, has none
-    return torch.autocast(device, enabled=False) if known else nullcontext()
+def in_float32(device: torch.device) -> AbstractContextManager[object]:
+    """Without autocast: for sums and differences that bfloat16 is too coarse for."""
+    known = torch.amp.is_autocast_available(device.type)  # the meta device, for counting, has none
+    return torch.autocast(device.type, enabled=False) if known else nullcontext()
 
 
 class Attended(NamedTuple):
@@ -35,60 +36,25 @@ class Attended(NamedTuple):
     f_av: Float[Tensor, "b d"]
 
 
-class _Cosines(torch.autograd.Function):
-    """Cosines of unit vectors with every location, without a normalized copy of the feature.
-
-    Autograd through F.normalize passes over the feature about ten times, which takes longer than
-    the products; this backward pass does with two.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, unit: Tensor, located: Tensor) -> Tensor:
-        """`unit` (1 or b, k, c) and `located` (b, n, c) give (b, k, n)."""
-        norms: Tensor = torch.linalg.vector_norm(located, dim=2)
-        inverse = norms.clamp_min(NORM_EPSILON).reciprocal().unsqueeze(1)
-        cosines = torch.matmul(unit, located.transpose(1, 2)) * inverse
-        ctx.save_for_backward(unit, located, inverse, cosines)
-        return cosines
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of both inputs, where they are needed."""
-        (gradient,) = gradients
-        unit, located, inverse, cosines = ctx.saved_tensors
-        for_unit = for_located = None
-        scaled = gradient * inverse
-        if ctx.needs_input_grad[0]:
-            if len(unit) == 1:
-                rows = scaled.transpose(0, 1).flatten(1)
-                for_unit = (rows @ located.flatten(0, 1)).unsqueeze(0)
-            else:
-                for_unit = torch.bmm(scaled, located)
-        if ctx.needs_input_grad[1]:
-            along = (gradient * cosines).sum(dim=1, keepdim=True) * inverse.square()
-            for_located = torch.matmul(scaled.transpose(1, 2), unit)
-            for_located.addcmul_(located, along.transpose(1, 2), value=-1)
-        return for_unit, for_located
-
-
-def _cosines(unit: Tensor, f_v: Tensor) -> Tensor:
-    located = precise(f_v.flatten(start_dim=2).transpose(1, 2))
-    with _without_autocast(f_v.device.type):
-        cosines: Tensor = _Cosines.apply(precise(unit), located)  # type: ignore[no-untyped-call]
-    return cosines
-
-
 def similarity(f_a: Float[Tensor, "b c"], f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Eq. 3: the cosine between the transformed sound and every location of the frame."""
-    cosines = _cosines(F.normalize(f_a, dim=1).unsqueeze(1), f_v)
-    return cosines.view(len(f_v), *f_v.shape[2:])
+    with in_float32(f_v.device):
+        f_a, f_v = F.normalize(precise(f_a), dim=1), precise(f_v)
+        # Dividing by the norms afterwards spares a normalized copy of the whole feature.
+        norms = torch.linalg.vector_norm(f_v, dim=1).clamp_min(NORM_EPSILON)
+        cosines: Tensor = torch.einsum("bc,bchw->bhw", f_a, f_v) / norms
+    return cosines
 
 
 def every_similarity(
     f_a: Float[Tensor, "k c"], f_v: Float[Tensor, "b c h w"]
 ) -> Float[Tensor, "b k n"]:
     """The cosine of every sound of a batch with every location of every frame, for contrast."""
-    return _cosines(F.normalize(f_a, dim=1).unsqueeze(0), f_v)
+    with in_float32(f_v.device):
+        f_a, f_v = F.normalize(precise(f_a), dim=1), precise(f_v).flatten(2)
+        norms = torch.linalg.vector_norm(f_v, dim=1, keepdim=True).clamp_min(NORM_EPSILON)
+        cosines: Tensor = f_a @ f_v / norms
+    return cosines
 
 
 def soft_maximum(every: Float[Tensor, "b k n"], temperature: float) -> Float[Tensor, "b k"]:
@@ -162,7 +128,7 @@ def attended_sum(
     weights: Float[Tensor, "b h w"], f_v: Float[Tensor, "b c h w"]
 ) -> Float[Tensor, "b c"]:
     """Eq. 4: the visual feature summed over the grid under the given weights."""
-    with _without_autocast(f_v.device.type):
+    with in_float32(f_v.device):
         return torch.einsum("bhw,bchw->bc", precise(weights), precise(f_v))
 
 

@@ -8,7 +8,7 @@ Levels: r_3 lives on the h x w grid, r_2 on half of it, r_1 on a quarter; level 
 T counts the initializing pass (t = 0 in Algorithm S1) and the T - 1 recursive cycles after it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,16 +16,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model.fast_convolutions import (
-    broadcast_conv1x1,
-    conv1x1,
-    pooled_conv3x3,
-    upward_conv3x3,
-)
+from soundspot.model.attention import precise
+from soundspot.model.fast_convolutions import upsampled_conv3x3
 
 A_INIT = 1.0
 B_INIT = 0.5
-BOTTOM_CHANNELS = 128  # of r_1, as the paper writes it
 SMALLEST_GRID = 7  # cells along a side
 
 # Where the paper's text and the authors' released code differ; docs/differences.md lists how.
@@ -51,38 +46,18 @@ class _State(NamedTuple):
     e_0: Tensor
 
 
-class _Maps(NamedTuple):
-    """The linear maps between the levels, made once for the T passes.
-
-    Attributes:
-        w_32: (W_{3,2})^T and the pooling that brings its prediction to the grid below.
-        w_21: (W_{2,1})^T, likewise.
-        w_10: (W_{1,0})^T.
-        w_01: (W_{0,1})^T of a vector that is the same in every cell of a grid of a given size.
-        w_12: (W_{1,2})^T, to a grid of a given size.
-        w_23: (W_{2,3})^T, likewise.
-    """
-
-    w_32: Callable[[Tensor], Tensor]
-    w_21: Callable[[Tensor], Tensor]
-    w_10: Callable[[Tensor], Tensor]
-    w_01: Callable[[Tensor, Sequence[int]], Tensor]
-    w_12: Callable[[Tensor, Sequence[int]], Tensor]
-    w_23: Callable[[Tensor, Sequence[int]], Tensor]
-
-
 class _StepNorms(nn.Module):
     """The batch norms of one pass: below the top in feedback, at every level in feedforward.
 
     The paper's text also has one in the top level's feedback update.
     """
 
-    def __init__(self, c_v: int, c_1: int, top: bool) -> None:
+    def __init__(self, c_v: int, top: bool) -> None:
         super().__init__()
-        self.feedback_1 = nn.BatchNorm2d(c_1)
+        self.feedback_1 = nn.BatchNorm2d(c_v)
         self.feedback_2 = nn.BatchNorm2d(c_v)
         self.feedback_3 = nn.BatchNorm2d(c_v) if top else nn.Identity()
-        self.feedforward_1 = nn.BatchNorm2d(c_1)
+        self.feedforward_1 = nn.BatchNorm2d(c_v)
         self.feedforward_2 = nn.BatchNorm2d(c_v)
         self.feedforward_3 = nn.BatchNorm2d(c_v)
 
@@ -94,8 +69,8 @@ class PCM(nn.Module):
         c_v: Channels of the visual feature and of all three levels.
         c_a: Channels of the audio feature.
         cycles: T of the paper. It fixes how many sets of batch norms are learned.
-        variant: "released" has c_v channels at every level and a_l, b_l a channel; "paper" has
-            128 channels at the bottom, a_l and b_l as scalars and a batch norm at the top.
+        variant: "released" learns a_l and b_l per channel; "paper" learns them as scalars, with a
+            batch norm at the top.
     """
 
     def __init__(
@@ -105,21 +80,20 @@ class PCM(nn.Module):
         if cycles < 1:
             raise ValueError(f"PCM needs at least one pass, not T={cycles}")
         written = variant == "paper"
-        c_1 = BOTTOM_CHANNELS if written else c_v
         # Feedback connections W_{l+1,l}: predictions travel down.
         self.w_32 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
-        self.w_21 = nn.Conv2d(c_v, c_1, 3, padding=1, bias=False)
-        self.w_10 = nn.Conv2d(c_1, c_a, 1)
+        self.w_21 = nn.Conv2d(c_v, c_v, 3, padding=1, bias=False)
+        self.w_10 = nn.Conv2d(c_v, c_a, 1)
         # Feedforward connections W_{l-1,l}: errors travel up.
-        self.w_01 = nn.ConvTranspose2d(c_a, c_1, 1, bias=False)
-        self.w_12 = nn.ConvTranspose2d(c_1, c_v, 3, bias=False)
+        self.w_01 = nn.ConvTranspose2d(c_a, c_v, 1, bias=False)
+        self.w_12 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
         self.w_23 = nn.ConvTranspose2d(c_v, c_v, 3, bias=False)
         # a_l and b_l for l = 1, 2, 3, kept positive by a ReLU where they are used.
-        widths = (1, 1, 1) if written else (c_1, c_v, c_v)
-        self.a = nn.ParameterList(torch.full((width, 1, 1), A_INIT) for width in widths)
-        self.b = nn.ParameterList(torch.full((width, 1, 1), B_INIT) for width in widths)
+        width = 1 if written else c_v
+        self.a = nn.ParameterList(torch.full((width, 1, 1), A_INIT) for _ in range(3))
+        self.b = nn.ParameterList(torch.full((width, 1, 1), B_INIT) for _ in range(3))
         self.b.requires_grad_(cycles > 1)  # the first pass blends nothing; DDP wants to know
-        self.norms = nn.ModuleList(_StepNorms(c_v, c_1, written and t > 0) for t in range(cycles))
+        self.norms = nn.ModuleList(_StepNorms(c_v, written and t > 0) for t in range(cycles))
         self.output = nn.Conv2d(c_v, c_v, 1)
 
     def forward(
@@ -147,33 +121,22 @@ class PCM(nn.Module):
         cycles: int | None = None,
     ) -> list[PCMOutput]:
         """The output as it would be after t = 1, 2, ..., T passes (the paper's Fig. 7)."""
-        return [
-            PCMOutput(self.output(state.r_3), state.e_0) for state in self._passes(f_v, f_a, cycles)
-        ]
+        states = self._passes(f_v, f_a, cycles)
+        return [PCMOutput(self.output(state.r_3), state.e_0) for state in states]
 
     def _passes(self, f_v: Tensor, f_a: Tensor, cycles: int | None) -> Iterator[_State]:
+        """Algorithm S1: feedback and feedforward, T times."""
         if min(f_v.shape[-2:]) < SMALLEST_GRID:
             raise ValueError(f"PCM needs a grid of at least 7 x 7, not {tuple(f_v.shape[-2:])}")
         total = len(self.norms) if cycles is None else cycles
         if total < 1:
             raise ValueError(f"PCM needs at least one pass, not T={total}")
-        maps = self._maps()
-        f_v = f_v.to(self.w_32.weight.dtype)  # a convolution before may have rounded it
-        state = self._initialize(f_v, f_a, maps)
+        f_v = precise(f_v)  # a convolution before may have rounded it
+        state = self._initialize(f_v, f_a, self._norms_of(0))
         yield state
         for t in range(1, total):
-            state = self._cycle(state, f_v, f_a, maps, self._norms_of(t))
+            state = self._cycle(state, f_v, f_a, self._norms_of(t))
             yield state
-
-    def _maps(self) -> _Maps:
-        return _Maps(
-            pooled_conv3x3(self.w_32.weight),
-            pooled_conv3x3(self.w_21.weight),
-            conv1x1(self.w_10.weight, self.w_10.bias),
-            broadcast_conv1x1(self.w_01.weight),
-            upward_conv3x3(self.w_12.weight),
-            upward_conv3x3(self.w_23.weight),
-        )
 
     def _norms_of(self, t: int) -> _StepNorms:
         """The batch norms of pass t; beyond the trained T the last ones go on."""
@@ -181,55 +144,56 @@ class PCM(nn.Module):
         assert isinstance(norms, _StepNorms)
         return norms
 
-    def _initialize(self, f_v: Tensor, f_a: Tensor, maps: _Maps) -> _State:
+    def _initialize(self, f_v: Tensor, f_a: Tensor, norms: _StepNorms) -> _State:
         """The first pass: every level starts as the activated prediction from above."""
-        norms = self._norms_of(0)
-        r_3 = f_v
-        r_2 = F.gelu(norms.feedback_2(maps.w_32(r_3)))
-        r_1 = F.gelu(norms.feedback_1(maps.w_21(r_2)))
-        return self._feedforward(r_1, r_2, r_3, p_1=r_1, p_2=r_2, f_a=f_a, maps=maps, norms=norms)
+        r_2 = F.gelu(norms.feedback_2(_down(self.w_32, f_v)))
+        r_1 = F.gelu(norms.feedback_1(_down(self.w_21, r_2)))
+        return self._feedforward((r_1, r_2, f_v), (r_1, r_2), f_a, norms)
 
-    def _cycle(
-        self, state: _State, f_v: Tensor, f_a: Tensor, maps: _Maps, norms: _StepNorms
-    ) -> _State:
+    def _cycle(self, state: _State, f_v: Tensor, f_a: Tensor, norms: _StepNorms) -> _State:
         """One recursive cycle; the linear predictions serve the update and the error alike.
 
-        Eqs. 9, S10: p_l = (W_{l+1,l})^T r_{l+1}.
+        Eqs. 9 and S10, p_l = (W_{l+1,l})^T r_{l+1}; Eqs. 10 and S11,
+        r_l = φ((1 - b_l) r_l(t-1) + b_l p_l).
         """
-        r_3 = F.gelu(norms.feedback_3(self._blend(3, state.r_3, f_v)))
-        p_2 = maps.w_32(r_3)
-        r_2 = F.gelu(norms.feedback_2(self._blend(2, state.r_2, p_2)))
-        p_1 = maps.w_21(r_2)
-        r_1 = F.gelu(norms.feedback_1(self._blend(1, state.r_1, p_1)))
-        return self._feedforward(r_1, r_2, r_3, p_1=p_1, p_2=p_2, f_a=f_a, maps=maps, norms=norms)
-
-    def _blend(self, level: int, r: Tensor, p: Tensor) -> Tensor:
-        """The argument of φ in Eqs. 10, S11: (1 - b_l) r_l(t-1) + b_l p_l(t)."""
-        return torch.lerp(r, p, F.relu(self.b[level - 1]))
-
-    def _correct(self, level: int, r: Tensor, error: Tensor) -> Tensor:
-        """The argument of φ in Eqs. 12, S13: r_l + a_l (W_{l-1,l})^T e_{l-1}, W already applied."""
-        return torch.addcmul(r, F.relu(self.a[level - 1]), error)
+        b_1, b_2, b_3 = map(F.relu, self.b)
+        r_3 = F.gelu(norms.feedback_3(torch.lerp(state.r_3, f_v, b_3)))
+        p_2 = _down(self.w_32, r_3)
+        r_2 = F.gelu(norms.feedback_2(torch.lerp(state.r_2, p_2, b_2)))
+        p_1 = _down(self.w_21, r_2)
+        r_1 = F.gelu(norms.feedback_1(torch.lerp(state.r_1, p_1, b_1)))
+        return self._feedforward((r_1, r_2, r_3), (p_1, p_2), f_a, norms)
 
     def _feedforward(
-        self,
-        r_1: Tensor,
-        r_2: Tensor,
-        r_3: Tensor,
-        *,
-        p_1: Tensor,
-        p_2: Tensor,
-        f_a: Tensor,
-        maps: _Maps,
-        norms: _StepNorms,
+        self, r: tuple[Tensor, ...], p: tuple[Tensor, ...], f_a: Tensor, norms: _StepNorms
     ) -> _State:
-        """Eqs. 11 and 12 (S12, S13) from the bottom up: each error corrects the level above it."""
-        p_0 = F.gelu(maps.w_10(r_1)).mean(dim=(2, 3))
-        e_0 = f_a - p_0
-        up_0 = maps.w_01(e_0, r_1.shape[-2:])
-        r_1 = F.gelu(norms.feedforward_1(self._correct(1, r_1, up_0)))
-        up_1 = maps.w_12(r_1 - p_1, r_2.shape[-2:])
-        r_2 = F.gelu(norms.feedforward_2(self._correct(2, r_2, up_1)))
-        up_2 = maps.w_23(r_2 - p_2, r_3.shape[-2:])
-        r_3 = F.gelu(norms.feedforward_3(self._correct(3, r_3, up_2)))
+        """From the bottom up, each error corrects the level above it.
+
+        Eqs. 11 and S12, e_{l-1} = r_{l-1} - p_{l-1}; Eqs. 12 and S13,
+        r_l = φ(r_l + a_l (W_{l-1,l})^T e_{l-1}).
+        """
+        (r_1, r_2, r_3), (p_1, p_2) = r, p
+        a_1, a_2, a_3 = map(F.relu, self.a)
+        e_0 = f_a - F.gelu(precise(self.w_10(r_1))).mean(dim=(2, 3))
+        up_0 = precise(self.w_01(e_0[..., None, None].expand(-1, -1, *r_1.shape[2:])))
+        r_1 = F.gelu(norms.feedforward_1(r_1 + a_1 * up_0))
+        r_2 = F.gelu(norms.feedforward_2(r_2 + a_2 * _up(self.w_12, r_1 - p_1, r_2.shape[2:])))
+        r_3 = F.gelu(norms.feedforward_3(r_3 + a_3 * _up(self.w_23, r_2 - p_2, r_3.shape[2:])))
         return _State(r_1, r_2, r_3, e_0)
+
+
+def _down(w: nn.Module, r: Tensor) -> Tensor:
+    """W^T r of a feedback connection, on the grid below."""
+    return precise(F.max_pool2d(w(r), 2))
+
+
+def _up(w: nn.Module, e: Tensor, size: Sequence[int]) -> Tensor:
+    """W^T e of a feedforward connection, on the grid above.
+
+    From n to 2n + 1 cells (3 -> 7) the convolution has a stride of 2; from other sizes (7 -> 14)
+    up-sampling comes first.
+    """
+    assert isinstance(w, nn.ConvTranspose2d)
+    if tuple(size) == (2 * e.shape[2] + 1, 2 * e.shape[3] + 1):
+        return precise(F.conv_transpose2d(e, w.weight, stride=2))
+    return upsampled_conv3x3(e, w.weight, size)

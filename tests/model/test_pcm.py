@@ -1,11 +1,8 @@
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 import torch
 
 import reference
-from soundspot.encoders.winograd import plain_operations
 from soundspot.model.pcm import PCM
 
 C_V, C_A, BATCH = 5, 3, 2
@@ -35,26 +32,14 @@ def inputs(height, width, batch=BATCH):
     )
 
 
-def as_arrays(module):
-    return {name: p.detach().numpy() for name, p in module.named_parameters()}
-
-
-@pytest.mark.parametrize("grid", [(14, 14), (7, 7), (7, 11), (8, 13), (16, 9)])
-def test_every_step_equals_the_naive_reference(grid):
-    check_against_the_reference(make(), *inputs(*grid))
-
-
-def test_the_papers_variant_equals_the_reference_too(monkeypatch):
-    """128 bottom channels (7 here), scalar a_l and b_l, a batch norm in the top feedback."""
-    monkeypatch.setattr("soundspot.model.pcm.BOTTOM_CHANNELS", 7)
-    module = make(variant="paper")
-    assert module.w_21.weight.shape[:2] == (7, C_V)
-    assert all(scalar.numel() == 1 for scalar in [*module.a, *module.b])
-    check_against_the_reference(module, *inputs(14, 14))
-
-
-def check_against_the_reference(module, f_v, f_a):
-    expected, error = reference.pcm(f_v.numpy(), f_a.numpy(), as_arrays(module), total=3)
+@pytest.mark.parametrize(
+    ("variant", "grid"),
+    [("released", grid) for grid in ((14, 14), (7, 7), (7, 11), (8, 13))] + [("paper", (14, 14))],
+)
+def test_every_step_equals_the_naive_reference(variant, grid):
+    module, (f_v, f_a) = make(variant=variant), inputs(*grid)
+    weights = {name: p.detach().numpy() for name, p in module.named_parameters()}
+    expected, error = reference.pcm(f_v.numpy(), f_a.numpy(), weights, total=3)
     steps = module.trace(f_v, f_a)
     np.testing.assert_allclose(steps[-1].e_0.detach(), error, rtol=1e-5, atol=1e-7)
     for ours, naive in zip(steps, expected, strict=True):
@@ -62,68 +47,41 @@ def check_against_the_reference(module, f_v, f_a):
     torch.testing.assert_close(module(f_v, f_a).f_v, steps[-1].f_v)
 
 
-@pytest.mark.parametrize("grid", [(14, 14), (7, 9)])
-@pytest.mark.parametrize("variant", ["released", "paper"])
-def test_a_checkpoint_of_the_plain_form_gives_the_same_maps(grid, variant):
-    """In single precision and eval mode, as a checkpoint is used."""
-    module = make(variant=variant).float().eval()
-    f_v, f_a = (tensor.float() for tensor in inputs(*grid))
-    with plain_operations():
-        plain = module.trace(f_v, f_a)
-    for fast, expected in zip(module.trace(f_v, f_a), plain, strict=True):
-        for ours, theirs in zip(fast, expected, strict=True):
-            assert (ours - theirs).abs().max() < 1e-5 * theirs.abs().max()
+def test_the_papers_variant_has_scalars_and_the_filters_of_the_released_code():
+    released, paper = make(), make(variant="paper")
+    assert all(scalar.numel() == 1 for scalar in [*paper.a, *paper.b])
+    for name in ("w_32", "w_21", "w_10"):
+        assert getattr(paper, name).weight.shape == getattr(released, name).weight.shape
 
 
-def test_gradients_are_those_of_the_plain_form():
-    module, (f_v, f_a) = make(), inputs(14, 14)
-    gradients = []
-    for form in (nullcontext(), plain_operations()):
-        module.zero_grad()
-        with form:
-            module(f_v, f_a).f_v.square().sum().backward()
-        gradients.append({name: p.grad for name, p in module.named_parameters()})
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradient, gradients[1][name], msg=name)
-
-
-def test_fewer_cycles_stop_early_and_more_reuse_the_last_norms():
-    module, (f_v, f_a) = make().eval(), inputs(14, 14)
-    steps = module.trace(f_v, f_a, cycles=5)
-    assert len(steps) == 5
-    for t in (1, 2, 3, 5):
+def test_fewer_cycles_stop_early_and_more_go_on_with_the_last_norms():
+    module, (f_v, f_a) = make(cycles=2).eval(), inputs(14, 14)
+    steps = module.trace(f_v, f_a, cycles=4)
+    for t in (1, 2, 4):
         torch.testing.assert_close(module(f_v, f_a, cycles=t).f_v, steps[t - 1].f_v)
-    assert not torch.allclose(steps[4].f_v, steps[2].f_v)
-
-
-def test_the_sound_changes_the_visual_feature():
-    module, (f_v, f_a) = make().eval(), inputs(14, 14)
-    assert not torch.allclose(module(f_v, f_a).f_v, module(f_v, f_a + 7).f_v)
+    longer = make(cycles=4).eval()
+    longer.load_state_dict(module.state_dict(), strict=False)
+    for t in (2, 3):
+        longer.norms[t].load_state_dict(module.norms[1].state_dict())
+    torch.testing.assert_close(longer(f_v, f_a).f_v, steps[3].f_v)
 
 
 @pytest.mark.parametrize("variant", ["released", "paper"])
-@pytest.mark.parametrize("cycles", [1, 2, 3])
+@pytest.mark.parametrize("cycles", [1, 3])
 def test_gradients_reach_every_trained_parameter(cycles, variant):
     module, (f_v, f_a) = make(cycles, variant), inputs(14, 14)
     module(f_v, f_a).f_v.square().sum().backward()
-    silent = [
-        name
-        for name, p in module.named_parameters()
-        if p.grad is None or not p.grad.abs().sum() > 0
-    ]
+    named = list(module.named_parameters())
+    silent = [name for name, p in named if p.grad is None or not p.grad.abs().sum() > 0]
     assert silent == ([] if cycles > 1 else ["b.0", "b.1", "b.2"])
-    assert silent == [name for name, p in module.named_parameters() if not p.requires_grad]
+    assert silent == [name for name, p in named if not p.requires_grad]
 
 
-def test_a_single_pass_has_the_parameters_of_many():
-    one, many = PCM(C_V, C_A, 1), PCM(C_V, C_A, 3)
-    rest = {name for name in many.state_dict() if not name.startswith(("norms.1", "norms.2"))}
-    assert set(one.state_dict()) == rest
-
-
-def test_a_batch_of_one_works():
-    f_v, f_a = inputs(14, 14, batch=1)
-    assert make().eval()(f_v, f_a).f_v.shape == f_v.shape
+def test_a_batch_of_one_works_and_the_sound_changes_the_feature():
+    module, (f_v, f_a) = make().eval(), inputs(14, 14, batch=1)
+    found = module(f_v, f_a).f_v
+    assert found.shape == f_v.shape
+    assert not torch.allclose(found, module(f_v, f_a + 7).f_v)
 
 
 def test_initial_values_of_the_balance_scalars():
@@ -134,6 +92,5 @@ def test_initial_values_of_the_balance_scalars():
 
 @pytest.mark.parametrize(("grid", "cycles"), [((6, 14), 2), ((14, 14), 0)])
 def test_impossible_requests_are_refused(grid, cycles):
-    f_v, f_a = inputs(*grid)
-    with pytest.raises(ValueError, match="PCM needs"):
-        make()(f_v, f_a, cycles)
+    with pytest.raises(ValueError):
+        make()(*inputs(*grid), cycles)

@@ -163,9 +163,7 @@ def test_other_ways_to_count_miss_the_published_numbers():
     assert round(by_input, 3) == 2.126
     without = cost("model.pcm=false").total.step
     assert round(without + 8 * by_input + 2 * OUTPUT / 1e9, 1) == 53.0
-    written = cost("model.variant=paper", "model.cycles=2").pcm_pass
-    assert written == pytest.approx(2 * pcm_pass(128, 128, 49) / 1e9)
-    assert round(written, 3) == 1.966
+    assert round(2 * pcm_pass(128, 128, 49) / 1e9, 3) == 1.966
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "names"])
@@ -181,7 +179,7 @@ def test_every_method_is_counted_whole(name):
         assert (part.frame == 0) == f"{part.name}.".startswith(method.training_only), part.name
 
 
-@pytest.mark.parametrize("settings", [["model.cycles=1"], ["method=contrastive", "model={}"]])
+@pytest.mark.parametrize("settings", [["model.pcm=false"], ["method=contrastive", "model={}"]])
 def test_shapes_alone_give_the_count_of_a_real_run(settings, monkeypatch):
     recipe = read_subject([*settings, "train.batch=2"])
     by_shapes = measure(recipe)
