@@ -1,5 +1,6 @@
 # Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
 PYTHON ?= python3
+PATHS ?= soundspot/model/losses.py soundspot/model/pcm.py
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -16,14 +17,14 @@ demo: $(INSTALLED)  ## set up, fetch the encoders, localize a sound in a real ph
 test: $(INSTALLED)  ## the whole test suite, one process per core
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto
 
-test-fast: $(INSTALLED)  ## for the edit loop: without the tests that tests/slow_tests.txt lists
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto --fast
+test-fast: $(INSTALLED)  ## for the edit loop: without the tests that are marked slow
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto -m "not slow"
 
 fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0
 
-mutants: $(INSTALLED)  ## break the code in small ways, one at a time: the tests must notice
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutating.py
+mutants: $(INSTALLED)  ## break PATHS=soundspot/model/pcm.py in small ways: do its tests notice?
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutating.py $(PATHS)
 
 check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .

@@ -12,22 +12,7 @@ from soundspot.encoders import products, vgg16
 # On a busy machine two threads that wait for each other are slower than one by far.
 torch.set_num_threads(1)
 
-SLOW = Path(__file__).with_name("slow_tests.txt")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="leave out what slow_tests.txt lists")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast, leave out the tests that slow_tests.txt lists: alone, or with their file."""
-    if not config.getoption("--fast"):
-        return
-    slow = set(SLOW.read_text(encoding="utf-8").split("\n"))
-    left_out = [item for item in items if slow & {item.nodeid, item.nodeid.partition("::")[0]}]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(autouse=True)
