@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import json
 import math
@@ -91,8 +92,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
     This is the one typed reader of our files. A library would bring no more than this page does:
     pydantic takes 0.2 s of every start, and msgspec would be one more dependency.
     """
-    hints = typing.get_type_hints(cls, include_extras=True)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints, fields = _fields_of(cls)  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for key, value in values.items():
         full = f"{where}.{key}" if where else str(key)
@@ -109,7 +109,15 @@ def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
         raise ConfigError(f"{where or cls.__name__}: {error}") from error
 
 
+@functools.cache
+def _fields_of(cls: type[Any]) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return hints, {field.name: field for field in dataclasses.fields(cls)}
+
+
 def _convert(value: Any, hint: Any, where: str) -> Any:
+    if hint is str and type(value) is str and "\0" not in value:  # most of what long files hold
+        return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -137,6 +145,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"{where} must be a list, not {_short(value)}")
+        if arguments[-1] is not Ellipsis and len(value) != len(arguments):
+            raise ConfigError(f"{where} must be {len(arguments)} values, not {_short(value)}")
         return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
     leaf = _convert_leaf(value, hint, where)
     return _within(leaf, _INT64, where) if hint is int else leaf

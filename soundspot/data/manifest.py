@@ -7,11 +7,11 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar, cast, get_args
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
-from soundspot.common.config import nearest, parse_json, read_bytes
+from soundspot.common.config import Range, from_dict, nearest, parse_json, read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 
@@ -21,7 +21,8 @@ PARTIAL = f"{HEAD}.partial"  # takes the place of the head until the set is fini
 SPLITS = ("train", "val", "test", "duets-val", "duets-test")
 
 # x1, y1, x2, y2 as fractions of the frame.
-Box = tuple[float, float, float, float]
+Share = Annotated[float, Range(0, 1)]
+Box = tuple[Share, Share, Share, Share]
 Pairing = Literal["event", "class"]
 
 
@@ -68,6 +69,18 @@ class Sound:
     licence: str = ""
 
 
+@dataclass(frozen=True)
+class Head:
+    """The pairset.json of a pair set: what PairSet says of it, and what it should contain."""
+
+    name: str
+    format: int
+    pairing: Pairing
+    provenance: dict[str, Any]
+    counts: dict[str, dict[str, int]]
+    lost: dict[str, int] = field(default_factory=dict)
+
+
 _Row = TypeVar("_Row", Pair, Sound)
 
 
@@ -80,7 +93,9 @@ def read_rows(path: Path, row: type[_Row]) -> Iterator[_Row]:
                 where = f"{path}, line {number}"
                 item = _parse(line, row, where)
                 if item.id in seen:
-                    raise SoundspotError(f"{where}: id {item.id!r} is also on line {seen[item.id]}")
+                    raise SoundspotError(
+                        f"{where}: id {item.id!r} is also on line {seen[item.id]}", "damaged"
+                    )
                 seen[item.id] = number
                 yield item
     except FileNotFoundError as error:
@@ -110,86 +125,45 @@ def counts(pairs: Sequence[Pair], sounds: Sequence[Sound]) -> dict[str, dict[str
 
 def _parse(line: str, row: type[_Row], where: str) -> _Row:
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise SoundspotError(f"{where} is not JSON ({error})") from error
+        item = from_dict(row, _mapping(parse_json(line)))
+    except (ValueError, SoundspotError) as error:
+        raise SoundspotError(f"{where}: {error}", "damaged") from error
+    files = (item.frame, item.audio) if isinstance(item, Pair) else (item.audio,)
+    for file in files:
+        if file is not None and not {"", ".."}.isdisjoint(file.split("/")):
+            raise SoundspotError(f"{where}: {file!r} is no file in the set's folder", "damaged")
+    if not item.id:
+        raise SoundspotError(f"{where}: the id is empty", "damaged")
+    if item.split not in SPLITS:
+        raise SoundspotError(
+            f"{where}: unknown split {item.split!r}; {nearest(item.split, SPLITS)}", "damaged"
+        )
+    return item
+
+
+def _mapping(values: object) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise SoundspotError(f"{where} must be a JSON object, not {type(values).__name__}")
-    known = {field.name: field for field in fields(row)}
-    for key in values:
-        if key not in known:
-            raise SoundspotError(f"{where}: unknown field {key!r}; {nearest(key, list(known))}")
-    for name, field in known.items():
-        if name not in values:
-            if field.default is MISSING:
-                raise SoundspotError(f"{where}: the field {name!r} is missing")
-        elif name == "boxes":
-            values[name] = _parse_boxes(values[name], where)
-        elif not isinstance(values[name], cast(type, field.type)):
-            raise SoundspotError(f"{where}: {name!r} must be text, not {values[name]!r}")
-    for name in ("id", "frame", "audio"):
-        if values.get(name) == "":
-            raise SoundspotError(f"{where}: {name!r} is empty")
-    for name in ("frame", "audio"):
-        file = PurePosixPath(values.get(name) or ".")
-        if file.is_absolute() or ".." in file.parts:
-            raise SoundspotError(f"{where}: {name!r} leaves the pair set's folder: {file}")
-    if values["split"] not in SPLITS:
-        raise SoundspotError(
-            f"{where}: unknown split {values['split']!r}; {nearest(values['split'], SPLITS)}"
-        )
-    return row(**values)
+        raise ValueError(f"expected keys and values, not {type(values).__name__}")
+    return values
 
 
-def _is_box(value: object) -> bool:
-    # The exact type, since a bool is an int to Python; NaN fails the comparison.
-    good = isinstance(value, list) and len(value) == 4
-    return good and all(type(v) in (int, float) and 0 <= v <= 1 for v in cast(list[Any], value))
-
-
-def _parse_boxes(value: object, where: str) -> tuple[tuple[Box, ...], ...] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(
-        isinstance(annotator, list) and all(map(_is_box, annotator)) for annotator in value
-    ):
-        raise SoundspotError(
-            f"{where}: 'boxes' is a list of annotators, each a list of [x1, y1, x2, y2] in 0..1 "
-            f"of the frame, not {json.dumps(value)[:80]}"
-        )
-    return tuple(
-        tuple(cast(Box, tuple(float(v) for v in box)) for box in annotator) for annotator in value
-    )
-
-
-def read_head(root: Path) -> dict[str, Any]:
+def read_head(root: Path) -> Head:
     """Read pairset.json, which every finished pair set has."""
     path = root / HEAD
-    try:
-        head = parse_json(read_bytes(path))
-    except FileNotFoundError as error:
-        if (root / PARTIAL).exists():
-            raise SoundspotError(
-                f"{root} is not finished: run the same `soundspot prepare` again"
-            ) from error
-        if not root.exists():
-            raise SoundspotError(
-                f"there is no folder {root}: make a pair set there with `soundspot prepare` "
-                "(docs/data.md says from which downloads)"
-            ) from error
-        raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}") from error
-    except (OSError, ValueError) as error:
-        raise SoundspotError(f"{path} cannot be read ({error})") from error
-    expected = {"name": str, "format": int, "pairing": str, "counts": dict, "provenance": dict}
-    for key, kind in expected.items():
-        if not isinstance(head, dict) or not isinstance(head.get(key), kind):
-            raise SoundspotError(f"{path}: {key!r} must be present and of type {kind.__name__}")
-    if head["format"] != FORMAT:
-        raise SoundspotError(f"{path} has format {head['format']}; this version reads {FORMAT}")
-    if head["pairing"] not in get_args(Pairing):
-        choices = nearest(head["pairing"], get_args(Pairing))
-        raise SoundspotError(f"{path}: unknown pairing {head['pairing']!r}; {choices}")
-    return cast(dict[str, Any], head)
+    if path.exists():
+        head = read_typed(path, Head, "run the same `soundspot prepare` again")
+        if head.format != FORMAT:
+            raise SoundspotError(f"{path} has format {head.format}; this version reads {FORMAT}")
+        return head
+    if (root / PARTIAL).exists():
+        raise SoundspotError(
+            f"{root} is not finished: run the same `soundspot prepare` again", "missing"
+        )
+    if not root.exists():
+        raise SoundspotError(
+            f"there is no folder {root}: make a pair set there with `soundspot prepare`", "missing"
+        )
+    raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}", "missing")
 
 
 def by_split_and_class(sounds: Sequence[Sound]) -> dict[tuple[str, str | None], list[Sound]]:
@@ -208,12 +182,13 @@ def check_pairing(
     for pair in pairs:
         if pair.audio is None and pairing != "class":
             raise SoundspotError(
-                f"{root}: pair {pair.id!r} has no sound, but pairing is {pairing!r}"
+                f"{root}: pair {pair.id!r} has no sound, but pairing is {pairing!r}", "damaged"
             )
         if pair.audio is None and (pair.split, pair.cls) not in pool:
             raise SoundspotError(
                 f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl contains none of class "
-                f"{pair.cls!r} in split {pair.split!r}"
+                f"{pair.cls!r} in split {pair.split!r}",
+                "damaged",
             )
 
 

@@ -88,13 +88,13 @@ class PairSet:
         pooled = (root / SOUNDS).exists()
         sounds = tuple(manifest.read_rows(root / SOUNDS, Sound)) if pooled else ()
         counts = manifest.counts(pairs, sounds)
-        if head["counts"] != counts:
+        if head.counts != counts:
             raise SoundspotError(
-                f"{root} is damaged: {HEAD} counts {head['counts']}, the manifest contains "
+                f"{root} is damaged: {HEAD} counts {head.counts}, the manifest contains "
                 f"{counts}; run the same `soundspot prepare` again"
             )
-        manifest.check_pairing(root, head["pairing"], pairs, sounds)
-        return cls(root, head["name"], head["pairing"], pairs, sounds, head["provenance"])
+        manifest.check_pairing(root, head.pairing, pairs, sounds)
+        return cls(root, head.name, head.pairing, pairs, sounds, head.provenance)
 
     def splits(self) -> tuple[str, ...]:
         """The splits that have pairs, in the order of SPLITS."""

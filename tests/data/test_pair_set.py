@@ -145,72 +145,61 @@ def test_unknown_split_names_the_nearest(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"fram": "x"}, "line 2: unknown field 'fram'; did you mean 'frame'"),
-        ({"id": "a"}, "line 2: id 'a' is also on line 1"),
-        ({"id": ""}, "line 2: 'id' is empty"),
-        ({"id": 7}, "line 2: 'id' must be text, not 7"),
-        ({"split": "tain"}, "line 2: unknown split 'tain'; did you mean 'train'"),
-        ({"frame": "../b.jpg"}, "line 2: 'frame' leaves the pair set's folder"),
-        ({"audio": "/b.flac"}, "line 2: 'audio' leaves the pair set's folder"),
-        ({"boxes": [[[0, 0, 1]]]}, "line 2: 'boxes' is a list of annotators"),
-        ({"boxes": [[[0, 0, 1, 256]]]}, "line 2: 'boxes' is a list of annotators"),
-        ({"boxes": [[[0, 0, 1, float("nan")]]]}, "line 2: 'boxes' is a list of annotators"),
-        ({"boxes": [[[0, 0, 1, True]]]}, "line 2: 'boxes' is a list of annotators"),
-        ({"boxes": [[0, 0, 1, 1]]}, "line 2: 'boxes' is a list of annotators"),
-        ({"boxes": "none"}, "line 2: 'boxes' is a list of annotators"),
-        ({"cls": "cow"}, "pair 'b' has no sound, and sounds.jsonl contains none of class 'cow'"),
-        ({"cls": None}, "pair 'b' has no sound, and sounds.jsonl contains none of class None"),
+        {"fram": "x"},
+        {"id": "a"},
+        {"id": ""},
+        {"id": 7},
+        {"split": "tain"},
+        {"frame": "../b.jpg"},
+        {"audio": "/b.flac"},
+        {"boxes": [[[0, 0, 1]]]},
+        {"boxes": [[[0, 0, 1, 256]]]},
+        {"boxes": [[[0, 0, 1, float("nan")]]]},
+        {"boxes": [[[0, 0, 1, True]]]},
+        {"boxes": [[0, 0, 1, 1]]},
+        {"boxes": "none"},
+        {"cls": "cow"},
+        {"cls": None},
     ],
 )
-def test_bad_rows_are_refused_with_line_and_field(
-    root: Path, changes: dict[str, object], message: str
-) -> None:
+def test_bad_rows_are_refused(root: Path, changes: dict[str, object]) -> None:
     change_line(root, 2, **changes)
-    with pytest.raises(SoundspotError, match=message):
+    with pytest.raises(SoundspotError) as caught:
         PairSet.open(root)
+    assert caught.value.code == "damaged"
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"id": "x", "frame": "x.jpg", "split": "val"}', "\n"])
+def test_bad_lines_are_refused_with_their_number(root: Path, line: str) -> None:
+    with (root / "pairs.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(SoundspotError) as caught:
+        PairSet.open(root)
+    assert caught.value.code == "damaged" and "line 4" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 4 is not JSON"),
-        ("[]", "line 4 must be a JSON object, not list"),
-        ('{"id": "x", "frame": "x.jpg", "split": "val"}', "line 4: the field 'audio' is missing"),
-        ("\n", "line 4 is not JSON"),
-    ],
+    "values", [{"format": 2}, {"pairing": "clas"}, {"pairing": "event"}, {"provenance": None}]
 )
-def test_bad_lines_are_refused(root: Path, line: str, message: str) -> None:
-    with (root / "pairs.jsonl").open("a") as file:
-        file.write(line + "\n")
-    with pytest.raises(SoundspotError, match=message):
+def test_bad_heads_are_refused(root: Path, values: dict[str, object]) -> None:
+    write_head(root, **values)
+    with pytest.raises(SoundspotError) as caught:
         PairSet.open(root)
+    assert caught.value.code in ("damaged", "bad-input")
 
 
-def test_bad_heads_are_refused(root: Path) -> None:
-    write_head(root, format=2)
-    with pytest.raises(SoundspotError, match="format 2; this version reads 1"):
-        PairSet.open(root)
-    write_head(root, pairing="clas")
-    with pytest.raises(SoundspotError, match="unknown pairing 'clas'; did you mean 'class'"):
-        PairSet.open(root)
-    write_head(root, pairing="event")
-    with pytest.raises(SoundspotError, match="'a' has no sound, but pairing is 'event'"):
-        PairSet.open(root)
-    write_head(root, provenance=None)
-    with pytest.raises(SoundspotError, match="'provenance' must be present"):
-        PairSet.open(root)
+def test_what_is_no_pair_set_is_refused(root: Path) -> None:
     (root / "pairset.json").write_text("[1]")
-    with pytest.raises(SoundspotError, match="'name' must be present"):
+    with pytest.raises(SoundspotError) as caught:
         PairSet.open(root)
+    assert caught.value.code == "damaged"
     (root / "pairset.json").rename(root / "pairset.json.partial")
-    with pytest.raises(SoundspotError, match="is not finished: run the same"):
-        PairSet.open(root)
-    with pytest.raises(SoundspotError, match=r"is not a pair set: it has no pairset\.json"):
-        PairSet.open(root / "frames")
-    with pytest.raises(SoundspotError, match="there is no folder .*nowhere"):
-        PairSet.open(root / "nowhere")
+    for path in (root, root / "frames", root / "nowhere"):
+        with pytest.raises(SoundspotError) as caught:
+            PairSet.open(path)
+        assert caught.value.code == "missing"
 
 
 def test_a_manifest_that_lost_a_line_is_torn(root: Path) -> None:
