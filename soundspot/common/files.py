@@ -5,6 +5,8 @@ import json
 import os
 import re
 import secrets
+import shutil
+import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,24 +34,32 @@ def explain_write_errors(path: Path, advice: str = "") -> Iterator[None]:
 
 @contextmanager
 def atomic_write(path: Path, advice: str = "") -> Iterator[Path]:
-    """Provide a temporary path beside `path`, and rename it to `path` at the end.
+    """Provide a temporary path, and put what was written there in the place of `path` at the end.
 
     On any failure, such as a full disk, the previous file stays as it was. The temporary name keeps
-    the suffix, from which many writers tell the format. `advice` ends the message of a failure.
+    the suffix, from which many writers tell the format. A link stays, and its target is replaced; a
+    pipe or a device stays, and is written to. `advice` ends the message of a failure.
     """
-    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+    special = path.exists() and not path.is_file()
+    place = path.resolve()
+    folder = Path(tempfile.gettempdir()) if special else place.parent
+    part = folder / f".{place.stem}.{secrets.token_hex(4)}{path.suffix}"
     try:
         with explain_write_errors(path, advice):
             yield part
+            if special:
+                with part.open("rb") as file, path.open("wb") as node:
+                    shutil.copyfileobj(file, node)
+                return
             with part.open("rb") as file:
                 os.fsync(file.fileno())  # the name must not reach the disk before the bytes
-            part.replace(path)
+            part.replace(place)
     finally:
         with suppress(OSError):
             part.unlink()
 
 
-def write_bytes(path: Path, data: bytes, advice: str = "") -> None:
+def write_bytes(path: Path, data: bytes | memoryview, advice: str = "") -> None:
     """Write a file in one step."""
     with atomic_write(path, advice) as part:
         part.write_bytes(data)

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import LOCK, locked, remove_leftovers, write_text
+from soundspot.common.files import LOCK, explain_write_errors, locked, remove_leftovers, write_text
 from soundspot.data.pair_set import PairSet
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import load_encoders
@@ -245,7 +245,8 @@ class _Run:
                     self._save_model("best", line)
         state.seconds = 0.0
         if self.world.first:
-            with (self.run / LOG).open("a", encoding="utf-8") as log:
+            path = self.run / LOG
+            with explain_write_errors(path), path.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
             self.on_validation(self.run)
         self._save_state()

@@ -1,5 +1,6 @@
 """What a run needs to resume with exactly the same numbers: state.pt in its folder."""
 
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 
 from soundspot.common.config import Range, from_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write
+from soundspot.common.files import write_bytes
 from soundspot.training.average import WeightAverage
 
 Count = Annotated[int, Range(0, 10**12)]
@@ -56,8 +57,10 @@ def save_state(
         "optimizer": optimizer.state_dict(),
         "progress": vars(state),
     }
-    with atomic_write(path) as part:
-        torch.save(stored, part)
+    # Through memory: PyTorch's own writer does not say that a disk is full.
+    memory = io.BytesIO()
+    torch.save(stored, memory)
+    write_bytes(path, memory.getbuffer())
 
 
 def drop_state(run: Path) -> int | None:

@@ -1,4 +1,7 @@
 import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -82,3 +85,35 @@ def test_a_held_lock_is_refused_with_the_given_words(tmp_path: Path) -> None:
         locked(tmp_path / ".lock", "second"),
     ):
         pass
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    link, target = tmp_path / "link.txt", tmp_path / "inner/target.txt"
+    link.symlink_to(target)
+    for text in ("new", "newer"):  # first it leads nowhere
+        write_text(link, text)
+        assert link.is_symlink() and target.read_text() == text
+    assert len(list(tmp_path.rglob("*"))) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_stays_and_its_reader_gets_everything(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_bytes)
+        write_bytes(pipe, b"all of it")
+        assert read.result(timeout=60) == b"all of it"
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
+@pytest.mark.skipif(not hasattr(os, "mknod") or os.getuid() != 0, reason="only root makes devices")
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    node = tmp_path / "null"
+    try:
+        os.mknod(node, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        write_text(node, "gone")
+    except (PermissionError, SoundspotError):
+        pytest.skip("no devices in this container")
+    assert node.is_char_device()

@@ -139,3 +139,18 @@ def test_only_the_lines_of_saved_validations_count(tmp_path):
     (tmp_path / LOG).write_text('{"epoch": 1}\n{"epo')
     assert read_log(tmp_path, 1) == [{"epoch": 1}]
     assert read_log(tmp_path / "new", 0) == []
+
+
+def test_a_full_disk_is_one_sentence_and_the_old_state_stays(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "state.pt"
+    path.write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(SoundspotError) as caught:
+            save_state(path, TrainState(), *parts())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.code == "no-write"
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
