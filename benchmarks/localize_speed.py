@@ -97,7 +97,7 @@ def measure_video(seconds: float) -> dict[str, float]:
             model = soundspot.load(name)
             model.localize(photo, bark)  # transforms the weights
             start, busy = time.perf_counter(), time.process_time()
-            soundspot.render_video(model, clip, out, maps_per_second=MAPS_PER_SECOND, reuse=False)
+            soundspot.render_video(model, clip, out, maps_per_second=MAPS_PER_SECOND)
             took = time.perf_counter() - start, time.process_time() - busy
             found[f"720p video, {name}: s per s"] = round(took[0] / length, 2)
             found[f"720p video, {name}: CPU s per s"] = round(took[1] / length, 2)

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 
 import yaml
-from soundspot.inference.second_look import FINER
 
 from soundspot.common.config import from_dict
 from soundspot.common.files import write_text
 from soundspot.evaluation.report.tables import percent
 from soundspot.features.spec import FeatureSpec
+from soundspot.inference.maps import FINER
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "soundspot" / "pretrained"

@@ -163,7 +163,7 @@ def _video(suffix: str, video: str, sound: str) -> Kind:
 
 
 def _watch(path: Path) -> object:
-    from soundspot.inference.sound_events import listen
+    from soundspot.inference.moments import listen
     from soundspot.media import clips
 
     clip = clips.read_clip(path)

@@ -36,7 +36,6 @@ def localize(
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
-    every_frame: Flag = False,
     cycles: int | None = None,
     no_pictures: Flag = False,
     details: Flag = False,
@@ -68,7 +67,6 @@ def localize(
             one line per file if there are several; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
-        every_frame: Encode every frame of a video, even while the picture stays the same.
         cycles: T of a model with a PCM. Default: the T it was trained with.
         no_pictures: For a folder or list: write no pictures, to save time.
         details: Also print the numbers behind the answer.
@@ -84,13 +82,13 @@ def localize(
         raise SoundspotError(f"{folders[0]} is a folder or list: pass it alone, or pass only files")
     if folders:
         given = {"--audio": audio, "--json": json, "--fps-map": fps_map, "--details": details}
-        given |= {"--sources": sources != 1, "--cycles": cycles, "--every-frame": every_frame}
+        given |= {"--sources": sources != 1, "--cycles": cycles}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
         return _localize_folder(file, out, model, device, not no_pictures, at, engine, jobs)
     given = {"--no-pictures": no_pictures, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
-    options |= {"every_frame": every_frame, "details": details}
+    options["details"] = details
     return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
 
 
@@ -128,14 +126,14 @@ def _localize_files(
     load_model: Callable[[], "Localizer"],
     options: Mapping[str, Any],
 ) -> int:
-    from soundspot.inference.file_job import FileJob, run_file_job, run_file_jobs
+    from soundspot.inference.file_job import FileJob, run_file_jobs
 
     if len(files) == 1:
-        place = _place(files[0], out) if out is None or out.is_dir() else out
-        run_file_job(FileJob(files[0], out=place, **options), load_model, say)
-        return 0
-    refuse({"--fps-map": options["fps_map"]}, "applies to a single file")
-    jobs = [FileJob(file, out=place, **options) for file, place in _places(files, out).items()]
+        places = {files[0]: _place(files[0], out) if out is None or out.is_dir() else out}
+    else:
+        refuse({"--fps-map": options["fps_map"]}, "applies to a single file")
+        places = _places(files, out)
+    jobs = [FileJob(file, out=place, **options) for file, place in places.items()]
     return 2 if run_file_jobs(jobs, load_model, say, complain) else 0
 
 

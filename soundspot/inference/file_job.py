@@ -40,7 +40,6 @@ class FileJob:
         at: Seconds into the video, its best moment or its middle.
         sources: How many sounds to separate.
         fps_map: Maps per second of a video.
-        every_frame: Encode every frame of a video, even if nothing has changed.
         details: Whether to print the numbers behind the answer.
     """
 
@@ -51,32 +50,15 @@ class FileJob:
     at: float | Literal["best", "middle"] = "best"
     sources: int = 1
     fps_map: float | None = None
-    every_frame: bool = False
     details: bool = False
 
 
-def run_file_job(job: FileJob, load_model: LoadModel, say: Say) -> None:
-    """Do a job and report it."""
-    with _checked(job) as (picture, sound):
-        if is_video_name(job.out):
-            _whole_video(job, picture, sound, load_model(), say)
-            return
-        results = _make_picture(job, picture, sound, load_model())
-    summary = _summary(job, results)
-    if job.json == STANDARD_OUTPUT:
-        say(json.dumps(summary))
-        return
-    if job.json is not None:
-        write_text(Path(job.json), json.dumps(summary) + "\n")
-    for paragraph in _paragraphs(job, results):
-        say(paragraph)
-
-
 def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, complain: Say) -> int:
-    """Do several jobs with one model; one that fails does not stop the others.
+    """Do jobs with one model, and report them.
 
     Args:
-        jobs: Pictures to make, all with the same `json`: it gets one line per file.
+        jobs: What to make. Several are pictures, all with the same `json`, which gets a line per
+            file, and one that fails does not stop the others.
         load_model: Loads the model.
         say: Receives the results.
         complain: Receives the reason of each failure.
@@ -84,23 +66,33 @@ def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, comp
     Returns:
         How many failed.
     """
-    load_once, target = cache(load_model), jobs[0].json
+    load_once, target, several = cache(load_model), jobs[0].json, len(jobs) > 1
     lines: list[str] = []
+    failed = 0
     for job in jobs:
         try:
             with _checked(job) as (picture, sound):
+                if is_video_name(job.out):
+                    _whole_video(job, picture, sound, load_once(), say)
+                    continue
                 results = _make_picture(job, picture, sound, load_once())
         except SoundspotError as error:
+            if not several:
+                raise
             complain(str(error))
+            failed += 1
             continue
-        lines.append(json.dumps({"path": str(job.file), **_summary(job, results)}))
+        name = {"path": str(job.file)} if several else {}
+        lines.append(json.dumps({**name, **_summary(job, results)}))
+        told = _paragraphs(job, results)
         if target == STANDARD_OUTPUT:
-            say(lines[-1])
-        else:
-            say("\n".join([str(job.file), *_paragraphs(job, results), ""]))
-    if target not in (None, STANDARD_OUTPUT):
+            told = lines[-1:]
+        elif several:
+            told = [str(job.file), *told, ""]
+        say("\n".join(told))
+    if target not in (None, STANDARD_OUTPUT) and lines:
         write_text(Path(target), "".join(f"{line}\n" for line in lines))
-    return len(jobs) - len(lines)
+    return failed
 
 
 @contextmanager
@@ -182,7 +174,6 @@ def _whole_video(
             job.out,
             audio=sound,
             maps_per_second=rate,
-            reuse=not job.every_frame,
             note=note,
         )
     if job.json != STANDARD_OUTPUT:

@@ -6,10 +6,16 @@ from pathlib import Path
 
 from soundspot.inference.localizer import At, Localizer
 from soundspot.inference.models import load
-from soundspot.inference.moments import localize_best
+from soundspot.inference.moments import find_events, listen, localize_best, loudest_moment
 from soundspot.inference.result import Localization
-from soundspot.inference.sound_events import find_events, listen
-from soundspot.media.clips import read_clip, read_frames, read_sounds
+from soundspot.media.clips import (
+    Clip,
+    heard_span,
+    read_clip,
+    read_frame,
+    read_frames,
+    read_sounds,
+)
 from soundspot.media.opening import Media, opened
 from soundspot.parallel.devices import AUTO
 
@@ -49,31 +55,27 @@ def localize_media(
     localizer: Localizer, path: Media, audio: Media | None = None, at: At = "best"
 ) -> Localization:
     """`localize` with a loaded model; the files may be open already."""
-    with opened(path) as picture:
+    with opened(path) as picture, opened(picture if audio is None else audio) as sound:
+        picture.info.require_picture()
+        sound.info.require_sound()
         if at == "best" and picture.info.kind == "video":
-            with opened(picture if audio is None else audio) as sound:
-                picture.info.require_picture()
-                sound.info.require_sound()
-                return localize_best(localizer, picture, sound)
-        clip = read_clip(picture, audio, None if isinstance(at, str) else at)
+            return localize_best(localizer, picture, sound)
+        if at == "best":  # a photograph has one moment, and of its sound the loudest is heard
+            loudest = loudest_moment(sound)
+            span = heard_span(sound, loudest.at)
+            clip = Clip(read_frame(picture), loudest.waveform, None, span)
+        else:
+            track = None if audio is None else sound
+            clip = read_clip(picture, track, None if at == "middle" else at)
     result = localizer.localize(clip.frame, clip.waveform)
-    return replace(result, at=clip.at, heard=clip.heard)
+    moving = picture.info.kind == "video"
+    return replace(result, at=clip.at if moving else None, heard=clip.heard)
 
 
 def localize_sources(
     localizer: Localizer, path: Media, audio: Media | None = None, count: int = 2
 ) -> list[Localization]:
-    """Separate the sounds of a video by time, and find where each comes from.
-
-    Each map shows the frame at the loudest moment of a sound event (see `sound_events`) and
-    hears nothing but that event, which is its `span`. Simultaneous sounds are one event.
-
-    Args:
-        localizer: The model.
-        path: A video, or an image.
-        audio: A sound file; required with an image, replaces the sound of a video.
-        count: How many events at most, the most salient first; there may be fewer.
-    """
+    """`Localizer.localize_sources`; the files may be open already."""
     with opened(path) as picture, opened(picture if audio is None else audio) as sound:
         picture.info.require_picture()
         sound.info.require_sound()

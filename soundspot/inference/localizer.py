@@ -25,9 +25,8 @@ from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.features.spec import Encoders, load_encoders
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
-from soundspot.inference.maps import resize_map
+from soundspot.inference.maps import FINER, resize_map, zoom
 from soundspot.inference.result import Localization
-from soundspot.inference.zoom import FINER, zoom
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media
 from soundspot.model.checkpoint import Card
@@ -237,6 +236,23 @@ class Localizer:
 
         return localize_media(self, path, audio, at)
 
+    def localize_sources(
+        self, path: Media, audio: Media | None = None, count: int = 2
+    ) -> list[Localization]:
+        """Separate the sounds of a file by time, and find where each comes from.
+
+        Each map shows the frame at the loudest moment of a sound event (see `moments`) and hears
+        nothing but that event, which is its `span`. Simultaneous sounds are one event.
+
+        Args:
+            path: A video, or an image.
+            audio: A sound file; required with an image, replaces the sound of a video.
+            count: How many events at most, the most salient first; there may be fewer.
+        """
+        from soundspot.inference.files import localize_sources
+
+        return localize_sources(self, path, audio, count)
+
     def hear(self, sounds: Sequence[Float32[np.ndarray, "_"]]) -> Float[Tensor, "b p a"]:
         """The audio features f_a of sounds of one length."""
         with torch.inference_mode():
@@ -249,6 +265,8 @@ class Localizer:
     ) -> list[Localization]:
         """The map, labels, route and threshold of every scene under its sound.
 
+        The one place where maps of several sources become one map.
+
         Args:
             scenes: The pictures, or their cached features.
             f_a: The audio features of the sounds, as `hear` gives them.
@@ -256,30 +274,36 @@ class Localizer:
         """
         cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
+        # What is heard decides how much each part counts.
         scores = self.name_scores(f_a)
         routes = self.routes(scores)
-        # Each part makes the maps of the sounds that chose it, on the learned model's grid.
-        maps: list[dict[int, Float32[np.ndarray, "h w"]]] = []
-        for part, others in ((self.learned, 1.0), (self.named, 0.0)):
-            rows = [k for k, route in enumerate(routes) if route is None or route.share != others]
-            if part is None or not rows:
-                maps.append({})
+        shares = np.array([route.share if route else 0.0 for route in routes], np.float32)
+        sources = [(self.learned, 1 - shares, cycles)]
+        if self.named is not None:
+            sources.append((self.named, shares, None))  # it has no PCM
+        # Each source makes the maps of the sounds that it counts for, and their weighted sum is
+        # the map. A further source of evidence is one more entry above: maps and weights.
+        total: Maps | None = None
+        for part, weights, passes in sources:
+            rows = np.flatnonzero(weights).tolist()
+            if not rows:
                 continue
-            made = part.maps(scenes.select(rows), f_a[rows], cycles)
-            cycles = None  # only the learned part may have a PCM
-            grid = made.shape[1:] if self.table is None else self.learned.grid
-            maps.append(dict(zip(rows, resize_map(made, *grid), strict=True)))
-        # One map and one threshold from both, by the label map's share.
+            made = part.maps(scenes.select(rows), f_a[rows], passes)
+            grid = made.shape[1:] if self.named is None else self.learned.grid
+            if total is None:
+                total = np.zeros((len(routes), *grid), np.float32)
+            total[rows] += weights[rows, None, None] * resize_map(made, *grid)
+        assert total is not None  # the weights of every sound add up to 1
         return [
             Localization(
-                similarity=_mix(maps[0].get(k), maps[1].get(k), route.share if route else 0.0),
-                labels=self._labels(scores[k]),
+                similarity=s,
+                labels=self._labels(named),
                 model=self.name,
                 trained=self.card.trained,
                 threshold=self._threshold(route),
                 route=route,
             )
-            for k, route in enumerate(routes)
+            for s, named, route in zip(total, scores, routes, strict=True)
         ]
 
     def routes(self, scores: Float32[np.ndarray, "b classes"]) -> list[Route | None]:
@@ -358,16 +382,3 @@ class Localizer:
         table = None if self.table is None else asdict(self.table)
         sha.update(json.dumps([self.cycles, table, self.class_names]).encode())
         return sha.hexdigest()[:16]
-
-
-def _mix(
-    learned: Float32[np.ndarray, "h w"] | None,
-    named: Float32[np.ndarray, "h w"] | None,
-    share: float,
-) -> Float32[np.ndarray, "h w"]:
-    """A learned and a named map on one grid, of which one may be missing."""
-    if learned is None or named is None:
-        only = named if learned is None else learned
-        assert only is not None  # one of the two is always made
-        return only
-    return np.asarray((1 - share) * learned + share * named, np.float32)

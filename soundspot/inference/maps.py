@@ -1,9 +1,16 @@
-"""Maps on a grid: other sizes, heat of 0..1, and the box around the hot region.
+"""Maps on a grid: other sizes, heat of 0..1, the box around the hot region, and zooming in.
 
-Axes: h w a map on its grid, height width pixels.
+On a grid of 14 x 14, a thing that covers a tenth of the frame is a handful of cells. Where the hot
+part of a map is small, the window around its peak, half as wide and half as high as the frame, is
+encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
+they are averaged. Even so a map is broader than a small thing, so its hot part is narrowed.
+
+Axes: b samples, k windows, h w a map on its grid, h2 w2 a grid twice as fine, height width pixels.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +19,14 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
+from soundspot.media.decoding import AnyPicture
 
 PixelBox = tuple[int, int, int, int]  # x1, y1, x2, y2; x2 and y2 are exclusive
 CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
 FLAT = 1e-6  # a map whose values differ by less points nowhere
-
+HOT = 0.5  # of the stretched map, as in the protocol `sspl`
+TIGHTER = 0.1  # how far above HOT the smallest hot parts are cut, set on val
+FINER = 2  # the window is this many times smaller than the frame, and its map as much finer
 
 # Eq. 5 on the full map; the rounding errors that resizing leaves on a flat one are ignored.
 map_heat = partial(min_max, flat=FLAT)
@@ -73,3 +83,102 @@ def _join_runs(rows: list[int], starts: list[int], ends: list[int]) -> NDArray[n
             parent[second] = first
             other += 1
     return np.array([find(run) for run in range(len(rows))])
+
+
+# --- zooming in on small things ---
+
+
+def zoom(
+    first: Float32[np.ndarray, "b h w"],
+    small: float,
+    picture: Callable[[int], AnyPicture],
+    maps_of: Callable[[Sequence[AnyPicture], Sequence[int]], Float32[np.ndarray, "k h w"]],
+) -> Float32[np.ndarray, "b h2 w2"]:
+    """Maps of whole frames, refined where less than `small` of them is hot.
+
+    Args:
+        first: The maps.
+        small: A share of the frame.
+        picture: The frame of a map, by its number.
+        maps_of: The maps of parts of frames, under the sounds of the maps with these numbers.
+    """
+    windows = find_windows(first, small)
+    closer = first[:0]
+    if windows:
+        grid = (first.shape[1], first.shape[2])
+        parts = [cut(picture(number), window, grid) for number, window in windows.items()]
+        closer = maps_of(parts, list(windows))
+    return tighten(join(first, windows, closer), small)
+
+
+class Window(NamedTuple):
+    """The upper left corner of a window, in cells of the finer grid; its sides are h and w."""
+
+    top: int
+    left: int
+
+
+def find_windows(maps: Float32[np.ndarray, "b h w"], small: float) -> dict[int, Window]:
+    """The windows to enlarge, by the number of the map: where less than `small` is hot."""
+    _, height, width = maps.shape
+    found = {}
+    for number, s in enumerate(maps):
+        if np.ptp(s) > 0 and float((min_max(s[None]) >= HOT).mean()) < small:
+            row, column = np.unravel_index(s.argmax(), s.shape)
+            found[number] = Window(_corner(int(row), height), _corner(int(column), width))
+    return found
+
+
+def _corner(peak: int, cells: int) -> int:
+    """Where a window of `cells` fine cells begins whose middle is that of a coarse cell."""
+    middle = FINER * peak + FINER // 2
+    return min(max(middle - cells // 2, 0), (FINER - 1) * cells)
+
+
+def cut(picture: AnyPicture, window: Window, grid: tuple[int, int]) -> AnyPicture:
+    """The part of a picture that a window covers, on maps that have this grid."""
+    sides = zip(window, grid, picture.shape[:2], strict=True)
+    rows, columns = (
+        slice(
+            round(start * pixels / (FINER * cells)),
+            max(round((start + cells) * pixels / (FINER * cells)), 1),
+        )
+        for start, cells, pixels in sides
+    )
+    return picture[rows, columns]
+
+
+def join(
+    maps: Float32[np.ndarray, "b h w"],
+    windows: Mapping[int, Window],
+    closer: Float32[np.ndarray, "k h w"],
+) -> Float32[np.ndarray, "b h2 w2"]:
+    """All maps on the finer grid, averaged with the closer ones where there are any.
+
+    Args:
+        maps: Those of the whole frames.
+        windows: Where the closer ones lie, in their order.
+        closer: The maps of the windows.
+    """
+    _, height, width = maps.shape
+    fine = resize_map(maps, FINER * height, FINER * width)
+    for (number, (top, left)), s in zip(windows.items(), closer, strict=True):
+        part = fine[number, top : top + height, left : left + width]
+        part += s
+        part /= 2
+    return fine
+
+
+def tighten(maps: Float32[np.ndarray, "b h w"], small: float) -> Float32[np.ndarray, "b h w"]:
+    """Raise maps whose hot part is below `small` to a power, keeping minimum and maximum.
+
+    The smaller the hot part, the higher the level that becomes `HOT`.
+    """
+    stretched = min_max(maps)
+    share = (stretched >= HOT).mean(axis=(1, 2), keepdims=True)
+    level = HOT + TIGHTER * np.clip(1 - share / small, 0, 1)
+    power = np.log(HOT) / np.log(level)
+    lowest = maps.min(axis=(1, 2), keepdims=True)
+    return np.asarray(
+        lowest + np.ptp(maps, axis=(1, 2), keepdims=True) * stretched**power, np.float32
+    )

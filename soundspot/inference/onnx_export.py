@@ -12,17 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write
-from soundspot.encoders import logmel
 from soundspot.encoders.views import normalize
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.outputs import check_onnx
@@ -92,12 +89,7 @@ def write_graph(
     with torch.inference_mode():
         found = model(*inputs)
     expected = [found] if isinstance(found, Tensor) else found
-    with (
-        torch.inference_mode(),
-        mock.patch.object(logmel, "_magnitude", magnitude_by_products),
-        _quiet("torch.onnx"),
-        atomic_write(path) as part,
-    ):
+    with torch.inference_mode(), _quiet("torch.onnx"), atomic_write(path) as part:
         program = torch.onnx.export(
             model,
             inputs,
@@ -159,19 +151,6 @@ def run_onnx(
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     return list(session.run(None, {"frame": frame.numpy(), "waveform": waveform.numpy()}))
-
-
-def magnitude_by_products(
-    waveform: Float[Tensor, "batch samples"],
-) -> Float[Tensor, "batch frames 257"]:
-    """`logmel._magnitude` as two convolutions with fixed sinusoids: ONNX has no complex numbers."""
-    time, bins = np.arange(logmel.WINDOW), np.arange(logmel.BINS)[:, None]
-    window = 0.5 - 0.5 * np.cos(2 * np.pi * time / logmel.WINDOW)
-    angle = 2 * np.pi * bins * time / logmel.FFT
-    waves = np.concatenate([window * np.cos(angle), window * np.sin(angle)]).astype(np.float32)
-    parts = F.conv1d(waveform.unsqueeze(1), torch.tensor(waves).unsqueeze(1), stride=logmel.HOP)
-    real, imaginary = parts[:, : logmel.BINS], parts[:, logmel.BINS :]
-    return (real.square() + imaginary.square()).sqrt().transpose(1, 2)
 
 
 def _view_size(localizer: Localizer) -> int:

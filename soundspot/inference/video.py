@@ -1,61 +1,64 @@
 """A whole video -> the same video with a moving heat map, its sound, and what is heard below it.
 
-Maps are made at a steady rate, smoothed over time and interpolated for every picture. Two decoders
-walk through the pictures, one for the maps and one for the output, so that only the two maps around
-the current picture are kept. A third walks through the sound, for both. One thread makes maps, one
-draws, and one decodes and writes; each is at most a few pictures ahead.
+Maps are made at a steady rate, smoothed over time and interpolated for every picture. Maps and
+pictures are decoded side by side, so only the two maps around the current picture are kept. One
+thread makes maps, one draws, and one encodes; each is at most a few items ahead.
 
-Axes: b pictures, h w the grid of the map.
+Axes: b pictures, h w the grid of the map; in drawings, h w pixels of a plane.
 """
 
 import itertools
 import json
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import av
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
-from torch import Tensor, nn
+from jaxtyping import Float32, UInt8
 from torch.nn import functional as F
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
-from soundspot.inference import outputs
+from soundspot.inference import figures, outputs
+from soundspot.inference.figures import COLOR_KEPT, LUMA_KEPT, heat_layer
 from soundspot.inference.localizer import Localizer, Pictures
+from soundspot.inference.maps import map_heat, resize_map
+from soundspot.inference.moments import QUIET
 from soundspot.inference.result import Localization
-from soundspot.inference.sound_events import QUIET
-from soundspot.inference.video_drawing import draw
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
-from soundspot.media.decoding import TimedSound
+from soundspot.media.decoding import AnyPicture
 from soundspot.media.opening import Media, OpenMedia, opened
-from soundspot.media.planes import to_frame, to_planes
+from soundspot.media.planes import (
+    BLACK,
+    GRAY,
+    Planes,
+    at_most,
+    from_rgb,
+    from_rgb_matrix,
+    to_frame,
+    to_planes,
+)
 from soundspot.parallel.devices import torch_threads
 
 MAPS_PER_SECOND = 4.0
 MEMORY = 0.4  # s; how long the smoothed map remembers
 NOW = 1.0  # s; the sound that decides whether a moment is silent
 LARGEST = 960  # pixels of the longer side of the output; more would slow down the maps
-DRAWN_AHEAD = 3  # pictures that are drawn while others are decoded and written
+LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
+DRAWN_AHEAD = 3  # pictures that are drawn while others are encoded
 SILENCE = "Silence."
-PATCHES = 16  # along a side, in which the change of a scene is averaged
-# The largest change of a patch, in standard deviations of ImageNet's pixels: about 3 of 256 gray
-# levels. Noise of compression is below it; a thing that moves is far above, even in one patch.
-STILL = 0.05
-REMEMBERED = 2  # pictures: the whole frame, and the window that was enlarged
 
 Grid = Float32[np.ndarray, "h w"]
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,6 @@ def render_video(
     *,
     audio: Media | None = None,
     maps_per_second: float = MAPS_PER_SECOND,
-    reuse: bool = True,
     note: Callable[[VideoMoment], object] = lambda moment: None,
 ) -> Rendered:
     """Write a video with a moving heat map over it; memory does not grow with its length.
@@ -115,7 +117,6 @@ def render_video(
         out: The video to write: .mp4, .mov, .mkv or .webm.
         audio: A sound file that replaces the video's sound.
         maps_per_second: How often to make a map; pictures in between show interpolated maps.
-        reuse: Whether scenes that do not change are encoded only once (see `StillScenes`).
         note: Called with every moment that a map was made of.
 
     Example:
@@ -124,10 +125,6 @@ def render_video(
     """
     if not 0 < maps_per_second < math.inf:
         raise SoundspotError(f"expected a number of maps per second above 0, got {maps_per_second}")
-    if reuse:
-        part = localizer.learned
-        still = part.encoders._replace(visual=StillScenes(part.encoders.visual))
-        localizer = replace(localizer, learned=replace(part, given=still))
     counts = {True: 0, False: 0}
 
     def count(moment: VideoMoment) -> None:
@@ -140,94 +137,40 @@ def render_video(
         seconds = video.info.duration or 0.0
         inputs = [video.info.path, sound.info.path]
         outputs.check_file(Path(out), inputs, "video", writing.FORMATS)
-        heard, copied = _shared(sound.walk("audio"))
-        maps = smooth_maps(localizer, video, sound, maps_per_second, count, heard)
-        # Closed before the files: another thread reads from them.
+        maps = smooth_maps(localizer, video, sound, maps_per_second, count)
+
+        trained = localizer.card.trained
+
+        def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, av.VideoFrame]:
+            frame, now = shown
+            planes = to_planes(video.info.path, frame, LARGEST)
+            drawing = draw(planes, now.similarity, now.strength, now.caption, trained)
+            return now.at, to_frame(drawing)
+
         # A core is left to the pictures: torch threads that wait for each other are far slower.
-        with torch_threads(max(1, torch.get_num_threads() - 1)), closing(_ahead(maps)) as ahead:
-            bar = progress(ahead, "localizing", math.ceil(seconds * maps_per_second))
-            trained = localizer.card.trained
-
-            def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, av.VideoFrame]:
-                frame, now = shown
-                picture = to_planes(video.info.path, frame, LARGEST)
-                drawing = draw(picture, now.similarity, now.strength, now.caption, trained)
-                return now.at, to_frame(drawing)
-
-            pictures = _mapped_ahead(drawn, interpolate(bar, video.walk("video")))
-            blocks = writing.stereo_blocks(sound.info.path, copied)
-            track = writing.SoundTrack(writing.SOUND_RATE, "stereo", blocks)
-            writing.write_timed_video(Path(out), pictures, track, _frame_rate(video), seconds)
+        cores = max(1, torch.get_num_threads() - 1)
+        with torch_threads(cores), closing(ahead(maps, 1)) as made:
+            bar = progress(made, "localizing", math.ceil(seconds * maps_per_second))
+            shown = interpolate(bar, video.walk("video"))
+            # Closed before the maps, and these before the files: their threads read from them.
+            with closing(ahead(map(drawn, shown), DRAWN_AHEAD)) as pictures:
+                blocks = writing.stereo_blocks(sound.info.path, sound.walk("audio"))
+                track = writing.SoundTrack(writing.SOUND_RATE, "stereo", blocks)
+                rate = _frame_rate(video)
+                writing.write_timed_video(Path(out), pictures, track, rate, seconds)
     return Rendered(counts[True] + counts[False], counts[True])
 
 
-class StillScenes(nn.Module):
-    """A visual encoder that gives its last features again while what it sees stays the same.
-
-    A picture is compared with those that were encoded last, so slow changes add up. It serves one
-    video at a time, picture by picture.
-    """
-
-    def __init__(self, visual: nn.Module) -> None:
-        super().__init__()
-        self.visual = visual
-        self.reused = 0  # how often the features were given again
-        self._last: deque[tuple[Tensor, Tensor]] = deque(maxlen=REMEMBERED)  # views, features
-
-    def forward(self, *views: Float[Tensor, "b 3 _h _w"]) -> Tensor:
-        """The features of the views, or of those before if they look the same."""
-        for seen, known in self._last:
-            if _same_scene(seen, views[0]):
-                self.reused += 1
-                return known
-        features: Tensor = self.visual(*views)
-        self._last.append((views[0], features))
-        return features
-
-
-def _same_scene(old: Float[Tensor, "_b 3 _h _w"], new: Float[Tensor, "_c 3 _i _j"]) -> bool:
-    if old.shape != new.shape:
-        return False
-    change = F.adaptive_avg_pool2d((new - old).abs().mean(dim=1, keepdim=True), PATCHES)
-    return float(change.max()) < STILL
-
-
-def _shared(items: Iterator[T]) -> tuple[Iterator[T], Iterator[T]]:
-    """`itertools.tee` for two threads."""
-    lock = threading.Lock()
-
-    def take(reader: Iterator[T]) -> Iterator[T]:
+def ahead(items: Iterator[T], count: int) -> Generator[T]:
+    """The same items, made by a thread that is `count` of them ahead of the caller."""
+    with ThreadPoolExecutor(1) as pool:
+        coming: deque[Future[T | None]] = deque()
         while True:
-            with lock:
-                try:
-                    item = next(reader)
-                except StopIteration:
-                    return
+            while len(coming) <= count:
+                coming.append(pool.submit(next, items, None))
+            if (item := coming.popleft().result()) is None:
+                return
             yield item
-
-    first, second = itertools.tee(items)
-    return take(first), take(second)
-
-
-def _ahead(maps: Iterator[SmoothedMap]) -> Generator[SmoothedMap]:
-    """Make the next map while pictures are drawn and encoded."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, maps, None)
-        while (smoothed := coming.result()) is not None:
-            coming = pool.submit(next, maps, None)
-            yield smoothed
-
-
-def _mapped_ahead(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """`map` that works on the next few items while the caller is busy with the last."""
-    with ThreadPoolExecutor(1) as pool:
-        coming: deque[Future[R]] = deque()
-        for item in items:
-            coming.append(pool.submit(function, item))
-            if len(coming) > DRAWN_AHEAD:
-                yield coming.popleft().result()
-        while coming:
-            yield coming.popleft().result()
 
 
 def _frame_rate(video: OpenMedia) -> float:
@@ -241,18 +184,17 @@ def smooth_maps(
     sound: Media,
     rate: float,
     note: Callable[[VideoMoment], object] = lambda moment: None,
-    heard: Iterator[TimedSound] | None = None,
 ) -> Iterator[SmoothedMap]:
     """The maps of a video at a steady rate, each blended with those just before it.
 
     A map counts for nothing in silence: there the last one stays in place and fades, and the next
-    sound does not inherit it. `heard` is the decoded sound, if somebody walks through it already.
+    sound does not inherit it.
     """
     keep = math.exp(-1 / (rate * MEMORY))
     mean: Grid | None = None
     strength = 0.0
     ticks = (k / rate for k in itertools.count())
-    sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW), heard)
+    sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW))
     for (at, frame), windows in zip(iter_frames(video, rate), sounds, strict=False):
         if windows is None or float(np.ptp(windows[1])) / 2 < QUIET:
             note(VideoMoment(at, None))
@@ -290,3 +232,79 @@ def interpolate(
         s = (1 - share) * before.similarity + share * after.similarity
         strength = (1 - share) * before.strength + share * after.strength
         yield frame, SmoothedMap(at, s.astype(np.float32), strength, before.caption)
+
+
+# --- drawing on the planes that videos store ---
+
+
+def draw(
+    picture: Planes,
+    similarity: Float32[np.ndarray, "_h _w"] | None,
+    strength: float,
+    caption: tuple[str, ...],
+    trained: bool,
+) -> Planes:
+    """Lay a map over a picture, as `figures.overlay` does, and write the caption below it.
+
+    Args:
+        picture: The picture.
+        similarity: The map S; None draws no heat.
+        strength: Opacity of heat and contour, 0..1.
+        caption: Lines of text.
+        trained: Whether the map means something; if not, that is stamped on it.
+    """
+    height, width = picture.luma.shape
+    heat = np.zeros(at_most(LAYER, height, width), np.float32)
+    if similarity is not None:
+        heat = map_heat(resize_map(similarity, *heat.shape))
+    *paints, opacity = strength * heat_layer(heat, from_rgb_matrix(picture.matrix))
+    looks = ((LUMA_KEPT, BLACK), (COLOR_KEPT, GRAY), (COLOR_KEPT, GRAY))
+    parts = [
+        _lay(plane, paint, 1 - opacity, *look)
+        for plane, paint, look in zip(picture[:3], paints, looks, strict=True)
+    ]
+    if not trained:
+        for plane, stamp in zip(parts, _stamp(height, width, picture.matrix)[:3], strict=True):
+            plane[len(plane) - len(stamp) :] = stamp
+    below = _caption(height, width, caption, picture.matrix)
+    luma, blue, red = (np.vstack(both) for both in zip(parts, below[:3], strict=True))
+    return Planes(luma, blue, red, picture.matrix)
+
+
+def _lay(
+    plane: UInt8[np.ndarray, "h w"],
+    paint: Float32[np.ndarray, "_h _w"],
+    clear: Float32[np.ndarray, "_h _w"],
+    kept: float,
+    zero: int,
+) -> UInt8[np.ndarray, "h w"]:
+    """The plane, muted around its `zero`, shows through a layer where that is clear."""
+    # Eight bits of both and sixteen of their product: a quarter of the time of floats.
+    share = 256 * kept * clear
+    offset = zero + paint - share * (zero / 256)
+    layer = np.rint(np.stack([share, offset])).astype(np.uint8)
+    if paint.shape != plane.shape:
+        tensor = torch.from_numpy(layer)[None]
+        larger = F.interpolate(tensor, plane.shape, mode="bilinear", antialias=True)
+        layer = larger[0].numpy()
+    mixed = plane.astype(np.uint16)
+    mixed *= layer[0]
+    mixed += 128
+    mixed >>= 8
+    mixed += layer[1]
+    return mixed.astype(np.uint8)
+
+
+@lru_cache(maxsize=8)
+def _caption(height: int, width: int, lines: tuple[str, ...], matrix: int) -> Planes:
+    return from_rgb(_even(figures.caption_strip(height, width, lines)), matrix)
+
+
+@lru_cache(maxsize=1)
+def _stamp(height: int, width: int, matrix: int) -> Planes:
+    return from_rgb(_even(figures.stamp_strip(height, width))[-height:], matrix)
+
+
+def _even(picture: AnyPicture) -> AnyPicture:
+    """Repeat the last line of an odd side."""
+    return np.pad(picture, [(0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)], "edge")

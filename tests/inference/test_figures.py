@@ -7,7 +7,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, outputs
-from soundspot.inference.heat_layer import ANCHORS, colors
+from soundspot.inference.figures import ANCHORS, colors
 
 TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
 

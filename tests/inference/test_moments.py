@@ -2,12 +2,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from brightness import brightness_localizer
+from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.moments import localize_best, loudest_of_parts, merit, worth_seeing
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media
+from soundspot.media.clips import write_jpeg
 from soundspot.model.routing import Route
 
 TONE = 0.5 * np.sin(np.arange(8_000) / 7).astype(np.float32)  # half a second
@@ -35,8 +38,12 @@ def test_each_part_gives_its_loudest_slice_and_silence_none(tmp_path):
 class Knows(Localizer):
     """Is the surer of a dog the quieter the middle half second of a sound is."""
 
-    def class_scores(self, sounds):
-        return 1 - np.abs(sounds[:, 20_000:28_000]).max(axis=1, keepdims=True)
+    def hear(self, sounds):
+        middles = torch.from_numpy(np.stack(sounds))[:, 20_000:28_000]
+        return 1 - middles.abs().amax(dim=1)[:, None, None]
+
+    def name_scores(self, f_a):
+        return f_a[:, :, 0].numpy()
 
 
 def test_of_each_stretch_the_sound_that_is_known_most_surely_is_seen(tmp_path):
@@ -106,3 +113,18 @@ def test_a_silent_video_is_refused(tmp_path):
         pytest.raises(media.MediaError),
     ):
         localize_best(brightness_localizer(), file, file)
+
+
+def test_a_photo_hears_the_loudest_three_seconds(tmp_path):
+    """Ten seconds of which one is loud; the middle is silent."""
+    write_jpeg(tmp_path / "p.jpg", np.full((31, 37, 3), 200, np.uint8))
+    sound = np.zeros(160_000, np.float32)
+    sound[16_000:32_000] = np.tile(TONE, 2)
+    media.write_flac(tmp_path / "s.flac", sound)
+    found = brightness_localizer().localize_file(tmp_path / "p.jpg", tmp_path / "s.flac")
+    start, end = found.heard
+    assert start <= 1.0 and end >= 2.0 and end - start == 3.0 and found.at is None
+    np.testing.assert_allclose(np.ptp(found.waveform), np.ptp(TONE), atol=1e-3)
+    with pytest.raises(SoundspotError) as error:
+        brightness_localizer().localize_file(tmp_path / "p.jpg", tmp_path / "s.flac", at="middle")
+    assert error.value.code == "silent"

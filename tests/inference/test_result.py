@@ -3,8 +3,7 @@ import pytest
 
 from soundspot.inference import figures
 from soundspot.inference.figures import GREEN
-from soundspot.inference.result import Localization
-from soundspot.inference.words import caption
+from soundspot.inference.result import Localization, caption
 
 FRAME = np.zeros((40, 40, 3), np.uint8)
 SOUND = np.ones(48_000, np.float32)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.inference import sound_events
-from soundspot.inference.sound_events import Event, Slices, find_events, listen
+from soundspot.inference import moments
+from soundspot.inference.moments import Event, Slices, find_events, listen
 from soundspot.media.clips import write_flac
 
 DOG, CAR, BIRD = np.eye(3)
@@ -78,13 +78,13 @@ def test_silence_and_bad_counts_are_refused():
     with pytest.raises(SoundspotError, match="silent from start to end"):
         find_events(slices((0.0, DOG), (0.0, CAR)), 2)
     with pytest.raises(SoundspotError, match="silent"):
-        find_events(slices((sound_events.QUIET / 2, DOG)), 2)
+        find_events(slices((moments.QUIET / 2, DOG)), 2)
     with pytest.raises(SoundspotError, match="at least 1 source, got 0"):
         find_events(slices((0.5, DOG)), 0)
 
 
 def test_listening_gives_a_level_and_a_name_to_every_half_second(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(sound_events, "CHUNK", 3)  # 2.3 s are 5 slices: a full chunk and a rest
+    monkeypatch.setattr(moments, "CHUNK", 3)  # 2.3 s are 5 slices: a full chunk and a rest
     time = np.arange(36_800) / 16_000
     wave = np.where(time < 1, 0.5, 0.1) * np.sin(2 * np.pi * 400 * time)
     write_flac(tmp_path / "s.flac", wave.astype(np.float32))

@@ -294,14 +294,3 @@ def test_a_moment_is_a_line_of_json():
     assert (told["at"], told["silent"], told["score"]) == (0.5, False, 0.25)
     assert told["verdict"] == "visible" and told["labels"][0]["name"] == "Dog"
     assert json.loads(VideoMoment(1.0, None).line())["silent"]
-
-
-def test_a_still_scene_is_encoded_once_unless_every_frame_is_asked_for(tmp_path: Path):
-    path = make(tmp_path / "v.mp4", 2, tone(2), fps=4.0)
-    for reuse in (True, False):
-        localizer, calls = brightness_localizer(), []
-        localizer.learned.encoders.visual.register_forward_hook(
-            lambda *_, calls=calls: calls.append(1)
-        )
-        rendered = render_video(localizer, path, tmp_path / f"{reuse}.mp4", reuse=reuse)
-        assert len(calls) == (2 if reuse else rendered.maps)  # it jumps once

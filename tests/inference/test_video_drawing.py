@@ -7,7 +7,7 @@ import pytest
 
 from soundspot.inference import figures
 from soundspot.inference.maps import map_heat, resize_map
-from soundspot.inference.video_drawing import LAYER, draw
+from soundspot.inference.video import LAYER, draw
 from soundspot.media import decoding
 from soundspot.media.planes import at_most, from_rgb, to_frame
 

@@ -11,7 +11,7 @@ from soundspot.evaluation import predictions
 from soundspot.evaluation.predictions import EncodedFeatures, Features
 from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference.localizer import Localizer, Part, Pictures
-from soundspot.inference.zoom import Window, cut, find_windows, join, tighten, zoom
+from soundspot.inference.maps import Window, cut, find_windows, join, tighten, zoom
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig

@@ -10,7 +10,7 @@ import pytest
 from test_clips import gray, refused, tone, write
 
 from soundspot.common.errors import SoundspotError
-from soundspot.inference.sound_events import listen
+from soundspot.inference.moments import listen
 from soundspot.media import clips as media
 from soundspot.media import deadline, decoding, writing
 
