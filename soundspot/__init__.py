@@ -17,7 +17,7 @@ from soundspot.common.errors import SoundspotError
 if TYPE_CHECKING:
     from soundspot.evaluation.runner import Evaluation
     from soundspot.inference.batch import localize_files
-    from soundspot.inference.files import localize
+    from soundspot.inference.files import localize, localize_sources
     from soundspot.inference.localizer import Localizer
     from soundspot.inference.models import load, model_names
     from soundspot.inference.result import Localization
@@ -32,6 +32,7 @@ __all__ = [
     "load",
     "localize",
     "localize_files",
+    "localize_sources",
     "model_names",
     "render_video",
     "train",
@@ -44,6 +45,7 @@ _LAZY = {
     "load": "soundspot.inference.models",
     "localize": "soundspot.inference.files",
     "localize_files": "soundspot.inference.batch",
+    "localize_sources": "soundspot.inference.files",
     "model_names": "soundspot.inference.models",
     "render_video": "soundspot.inference.video",
 }

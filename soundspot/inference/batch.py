@@ -40,8 +40,8 @@ from soundspot.common.files import (
 from soundspot.common.id_lists import read_ids
 from soundspot.common.progress import progress
 from soundspot.inference import outputs
-from soundspot.inference.files import localize_media
-from soundspot.inference.localizer import At, Localizer
+from soundspot.inference.files import At, localize
+from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import absolute_name, load, open_model
 from soundspot.inference.result import Localization
 from soundspot.media import SOUNDS, sound_of_picture
@@ -192,7 +192,7 @@ def localize_one(
             check_visible(file)
     try:
         with torch_threads(1):  # the last bits of a sum may depend on the number of threads
-            result = localize_media(localizer, path, audio, at)
+            result = localize(path, audio, at=at, model=localizer)
     except MediaError as error:  # anything else is a fault of ours, not of the file
         return _failed(item, str(error).replace(f"{root}{os.sep}", ""), error.code)
     summary = result.summary()
@@ -346,7 +346,7 @@ def _load_worker(
 def _answer_one(localizer: Localizer, at: At, keep_frames: bool, path: Path) -> FileAnswer:
     try:
         with torch_threads(1):  # the last bits of a sum may depend on the number of threads
-            result = localize_media(localizer, path, None, at)
+            result = localize(path, at=at, model=localizer)
     except SoundspotError as error:
         return path, error
     if keep_frames:

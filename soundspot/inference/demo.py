@@ -14,6 +14,7 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.inference import figures
+from soundspot.inference.files import localize
 from soundspot.inference.models import load
 from soundspot.inference.result import Localization
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, read_frame, read_waveform, write_video
@@ -34,13 +35,13 @@ def run_demo(folder: Path, say: Callable[[str], None], device: str = "auto") -> 
     _join(photo, bark, video)
 
     localizer = load(device=device)
-    barking = localizer.localize_file(photo, audio=bark)
+    barking = localize(photo, audio=bark, model=localizer)
     barking.save(folder / "demo-photo.png")
     wailing = localizer.localize(read_frame(photo), siren())
     scale = (float(barking.map.min()), float(barking.map.max()))  # the bark's own, for both
     rows = [result.picture(scale) for result in (barking, wailing)]
     figures.write_picture(folder / "demo-two-sounds.png", figures.stack(rows))
-    localizer.localize_file(video).save(folder / "demo-video.png")
+    localize(video, model=localizer).save(folder / "demo-video.png")
 
     for line in (
         barking.describe(),

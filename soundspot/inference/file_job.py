@@ -131,13 +131,13 @@ def _make_picture(
 ) -> list["Localization"]:
     """The answer of a file, or of each of its sounds, which is drawn."""
     from soundspot.inference import figures
-    from soundspot.inference.files import localize_media, localize_sources
+    from soundspot.inference.files import localize, localize_sources
 
     if job.sources != 1:
-        results = localize_sources(localizer, picture, sound, job.sources)
+        results = localize_sources(picture, sound, count=job.sources, model=localizer)
     else:
         audio = None if job.audio is None else sound
-        results = [localize_media(localizer, picture, audio, job.at)]
+        results = [localize(picture, audio, at=job.at, model=localizer)]
     figures.write_picture(job.out, figures.stack([result.picture() for result in results]))
     return results
 

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
-from soundspot.inference.localizer import At, Localizer
+from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import load
 from soundspot.inference.moments import find_events, listen, localize_best, loudest_moment
 from soundspot.inference.result import Localization
@@ -19,13 +20,16 @@ from soundspot.media.clips import (
 from soundspot.media.opening import Media, opened
 from soundspot.parallel.devices import AUTO
 
+At = float | Literal["best", "middle"]  # a moment of a video
+Model = str | Path | Localizer | None
+
 
 def localize(
-    path: str | Path,
-    audio: str | Path | None = None,
+    path: Media,
+    audio: Media | None = None,
     *,
     at: At = "best",
-    model: "str | Path | Localizer | None" = None,
+    model: Model = None,
     device: str = AUTO,
 ) -> Localization:
     """Find where the sound of a video, or of a sound file in a photo, comes from.
@@ -33,7 +37,8 @@ def localize(
     Args:
         path: A video, or an image.
         audio: A sound file; required with an image, replaces the sound of a video.
-        at: Seconds into the video, its "best" moment or, much faster, its "middle".
+        at: Seconds into the video, its "best" moment or, much faster, its "middle". With an image,
+            seconds into the sound, its loudest part or its middle.
         model: As `load` takes it, or a loaded model. Default: the best that ships; it is kept for
             the next call.
         device: As `load` takes it.
@@ -42,23 +47,12 @@ def localize(
         >>> soundspot.localize("clip.mp4").verdict in ("visible", "not visible", "unknown")
         True
     """
-    loaded = model if isinstance(model, Localizer) else _loaded(model, device)
-    return localize_media(loaded, path, audio, at)
-
-
-@lru_cache(maxsize=2)
-def _loaded(model: str | Path | None, device: str) -> Localizer:
-    return load(model, device)
-
-
-def localize_media(
-    localizer: Localizer, path: Media, audio: Media | None = None, at: At = "best"
-) -> Localization:
-    """`localize` with a loaded model; the files may be open already."""
+    localizer = _loaded(model, device)
     with opened(path) as picture, opened(picture if audio is None else audio) as sound:
         picture.info.require_picture()
         sound.info.require_sound()
-        if at == "best" and picture.info.kind == "video":
+        moving = picture.info.kind == "video"
+        if at == "best" and moving:
             return localize_best(localizer, picture, sound)
         if at == "best":  # a photograph has one moment, and of its sound the loudest is heard
             loudest = loudest_moment(sound)
@@ -68,14 +62,30 @@ def localize_media(
             track = None if audio is None else sound
             clip = read_clip(picture, track, None if at == "middle" else at)
     result = localizer.localize(clip.frame, clip.waveform)
-    moving = picture.info.kind == "video"
     return replace(result, at=clip.at if moving else None, heard=clip.heard)
 
 
 def localize_sources(
-    localizer: Localizer, path: Media, audio: Media | None = None, count: int = 2
+    path: Media,
+    audio: Media | None = None,
+    *,
+    count: int = 2,
+    model: Model = None,
+    device: str = AUTO,
 ) -> list[Localization]:
-    """`Localizer.localize_sources`; the files may be open already."""
+    """Separate the sounds of a file by time, and find where each comes from.
+
+    Each map shows the frame at the loudest moment of a sound event (see `moments`) and hears
+    nothing but that event, which is its `span`. Simultaneous sounds are one event.
+
+    Args:
+        path: A video, or an image.
+        audio: A sound file; required with an image, replaces the sound of a video.
+        count: How many events at most, the most salient first; there may be fewer.
+        model: As `localize` takes it.
+        device: As `load` takes it.
+    """
+    localizer = _loaded(model, device)
     with opened(path) as picture, opened(picture if audio is None else audio) as sound:
         picture.info.require_picture()
         sound.info.require_sound()
@@ -95,3 +105,12 @@ def localize_sources(
         )
         for event, result in zip(events, results, strict=True)
     ]
+
+
+def _loaded(model: Model, device: str) -> Localizer:
+    return model if isinstance(model, Localizer) else _load_once(model, device)
+
+
+@lru_cache(maxsize=2)
+def _load_once(model: str | Path | None, device: str) -> Localizer:
+    return load(model, device)

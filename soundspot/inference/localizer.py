@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_wav
 from soundspot.inference.maps import FINER, resize_map, zoom
 from soundspot.inference.result import Localization
 from soundspot.media.decoding import AnyPicture
-from soundspot.media.opening import Media
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.routing import Route, RouteTable, choose_route
@@ -38,7 +37,6 @@ RELATED = 0.53
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
 
-At = float | Literal["best", "middle"]  # a moment of a video
 Maps = Float32[np.ndarray, "b h w"]
 
 
@@ -227,31 +225,6 @@ class Localizer:
             for frame, sound, result in zip(pixels, sounds, found, strict=True):
                 results.append(replace(result, frame=frame, waveform=sound))
         return results
-
-    def localize_file(
-        self, path: Media, audio: Media | None = None, at: At = "best"
-    ) -> Localization:
-        """`soundspot.localize` with this model."""
-        from soundspot.inference.files import localize_media  # which needs this class
-
-        return localize_media(self, path, audio, at)
-
-    def localize_sources(
-        self, path: Media, audio: Media | None = None, count: int = 2
-    ) -> list[Localization]:
-        """Separate the sounds of a file by time, and find where each comes from.
-
-        Each map shows the frame at the loudest moment of a sound event (see `moments`) and hears
-        nothing but that event, which is its `span`. Simultaneous sounds are one event.
-
-        Args:
-            path: A video, or an image.
-            audio: A sound file; required with an image, replaces the sound of a video.
-            count: How many events at most, the most salient first; there may be fewer.
-        """
-        from soundspot.inference.files import localize_sources
-
-        return localize_sources(self, path, audio, count)
 
     def hear(self, sounds: Sequence[Float32[np.ndarray, "_"]]) -> Float[Tensor, "b p a"]:
         """The audio features f_a of sounds of one length."""

@@ -7,6 +7,7 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
+import soundspot
 from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
@@ -88,7 +89,7 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
     for name in ("b.mp4", "sub/deep/c.mkv", "photo.png"):
         line = found[name]
         sound = clips / "photo.flac" if name == "photo.png" else None
-        one = alone.localize_file(clips / name, sound)
+        one = soundspot.localize(clips / name, sound, model=alone)
         assert line["score"] == one.score and line["verdict"] == one.verdict == "unknown"
         assert line["box"] is None and line["caption"] == one.caption
         assert (line["width"], line["height"], line["at"]) == (62, 46, one.at)
@@ -187,10 +188,10 @@ def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Pat
 def test_a_fault_of_ours_is_not_called_a_bad_file(
     clips: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: object) -> None:
+    def broken(*given: object, **options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(batch, "localize_media", broken)
+    monkeypatch.setattr(batch, "localize", broken)
     with pytest.raises(ZeroDivisionError):
         batch.run_batch(BatchJob(clips, tmp_path / "out", model, engine=SERIAL), lambda line: None)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import soundspot
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
@@ -69,7 +70,7 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     with media.opened(video) as file:
         best = localize_best(model, file, file)
     assert best.at == 1.25 and best.moments == 6
-    alone = model.localize_file(video, at=best.at)
+    alone = soundspot.localize(video, at=best.at, model=model)
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
     assert best.heard == alone.heard == (0.0, 3.0)
@@ -85,7 +86,7 @@ def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_
     with media.opened(tmp_path / "v.mkv") as file:
         best = localize_best(model, file, file)
     assert best.at == 1.0 and best.verdict == "visible" and best.moments > 6
-    alone = model.localize_file(tmp_path / "v.mkv", at=1.0)
+    alone = soundspot.localize(tmp_path / "v.mkv", at=1.0, model=model)
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
 
@@ -121,10 +122,14 @@ def test_a_photo_hears_the_loudest_three_seconds(tmp_path):
     sound = np.zeros(160_000, np.float32)
     sound[16_000:32_000] = np.tile(TONE, 2)
     media.write_flac(tmp_path / "s.flac", sound)
-    found = brightness_localizer().localize_file(tmp_path / "p.jpg", tmp_path / "s.flac")
+    found = soundspot.localize(
+        tmp_path / "p.jpg", tmp_path / "s.flac", model=brightness_localizer()
+    )
     start, end = found.heard
     assert start <= 1.0 and end >= 2.0 and end - start == 3.0 and found.at is None
     np.testing.assert_allclose(np.ptp(found.waveform), np.ptp(TONE), atol=1e-3)
     with pytest.raises(SoundspotError) as error:
-        brightness_localizer().localize_file(tmp_path / "p.jpg", tmp_path / "s.flac", at="middle")
+        soundspot.localize(
+            tmp_path / "p.jpg", tmp_path / "s.flac", at="middle", model=brightness_localizer()
+        )
     assert error.value.code == "silent"
