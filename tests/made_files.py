@@ -1,8 +1,15 @@
-"""Sounds to write into files, and the files of a folder to compare."""
+"""Sounds, pictures and a pair set that tests make, and the files of a folder to compare."""
 
+import os
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
+
+from soundspot.data.pair_set import Pair, PairSet, Sound
+from soundspot.data.writer import PairWriter
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -13,3 +20,82 @@ def tree(root: Path) -> dict[str, bytes]:
 def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:
     times = np.arange(round(seconds * rate)) / rate
     return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
+
+
+def tiny_pair_set(root: Path, train: int = 11) -> PairSet:
+    """A pair set in two classes: a bright square that hums high, a dark one that hums low.
+
+    `train` training frames, five for validation with boxes, one duet.
+    """
+    writer = PairWriter(root, "tiny", "class", {})
+    writer.begin()
+    rng = np.random.default_rng(0)
+
+    def frame(cls, at):
+        image = rng.integers(90, 110, (256, 256, 3), dtype=np.uint8)
+        image[64:192, at : at + 96] = 250 if cls == "high" else 10
+        return image
+
+    def hum(cls, k):
+        return tone((1700 if cls == "high" else 230) * (1 + k / 50), 3)
+
+    classes, pairs, sounds = ("high", "low"), [], []
+    for split in ("train", "val"):
+        for k in range(4):
+            cls = classes[k % 2]
+            key = f"{split}-{k}"
+            detune = k if split == "train" else k + 7
+            audio = writer.add_sound(key, lambda c=cls, k=detune: hum(c, k))
+            sounds.append(Sound(key, audio, split, cls))
+    for k in range(train):
+        name = writer.add_frame(f"train-{k}", lambda k=k: frame(classes[k % 2], 13 * k))
+        pairs.append(Pair(f"train-{k}", name, None, "train", classes[k % 2]))
+    for k in range(5):
+        left = 29 * k
+        name = writer.add_frame(f"val-{k}", lambda k=k, x=left: frame(classes[k % 2], x))
+        box = (left / 256, 0.25, (left + 96) / 256, 0.75)
+        audio = f"sounds/val-{k % 4}.flac"
+        pairs.append(Pair(f"val-{k}", name, audio, "val", classes[k % 2], ((box,),)))
+
+    def duet():
+        image = frame("high", 16)
+        image[64:192, 144:240] = 10
+        return image
+
+    name = writer.add_frame("duet", duet)
+    for side, cls, x, k in (("left", "high", 16, 0), ("right", "low", 144, 1)):
+        box = (x / 256, 0.25, (x + 96) / 256, 0.75)
+        pairs.append(
+            Pair(f"duet-{side}", name, f"sounds/val-{k}.flac", "duets-val", cls, ((box,),), "duet")
+        )
+    writer.finish(pairs, sounds, ())
+    return PairSet.open(root)
+
+
+def write_media(path: Path, video: str | None, sound: str) -> None:
+    """Two seconds of a tone, with pictures or without."""
+    before = None
+    if hasattr(os, "sched_setscheduler"):  # neither macOS nor Windows
+        before = os.sched_getscheduler(0), os.sched_getparam(0)
+    with av.open(str(path), "w") as output:
+        seen: Any = output.add_stream(video, rate=10) if video else None
+        heard: Any = output.add_stream(sound, rate=48_000, layout="mono")
+        picture = np.random.default_rng(0).integers(0, 64, (64, 64, 3), np.uint8)
+        if video:
+            seen.width = seen.height = 64  # AV1 is no smaller
+            seen.pix_fmt = "yuvj420p" if video == "mjpeg" else "yuv420p"
+            for number in range(20):
+                frame = av.VideoFrame.from_ndarray(picture + np.uint8(number), "rgb24")
+                frame.pts, frame.time_base = number, Fraction(1, 10)
+                output.mux(seen.encode(frame))
+            output.mux(seen.encode(None))
+        tone = (0.5 * np.sin(np.arange(96_000) / 20)).astype(np.float32)
+        block = av.AudioFrame.from_ndarray(tone[None], "fltp", "mono")
+        block.sample_rate, block.pts = 48_000, 0
+        resampler = av.AudioResampler(heard.format, "mono", 48_000, heard.frame_size or 1024)
+        for part in [*resampler.resample(block), *resampler.resample(None), None]:
+            output.mux(heard.encode(part))
+    # SVT-AV1 gives root's thread that encodes a real-time priority, which all that it starts later
+    # would inherit; two such processes that wait for others stop a machine of two cores.
+    if before is not None:
+        os.sched_setscheduler(0, *before)
