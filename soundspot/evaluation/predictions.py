@@ -66,6 +66,11 @@ class Features:
         return next(iter(self.by_spec.values()))
 
     @property
+    def cached(self) -> bool:
+        """Whether those of all frames and sounds of the pair set are there."""
+        return not any(isinstance(some, EncodedFeatures) for some in self.by_spec.values())
+
+    @property
     def lost(self) -> dict[str, str]:
         """The files that could not be encoded, and why."""
         encoded = [some for some in self.by_spec.values() if isinstance(some, EncodedFeatures)]
@@ -129,7 +134,8 @@ def open_features(
         cache = open_cache(pairs, spec, frames)
         trained_on = part.card.provenance.get("encoder_weights")
         fits = cache is not None and cache.weights == (trained_on or encoders_digest(spec))
-        by_spec[spec] = cache if cache and fits else encode_now(part, pairs, frames, sounds)
+        heard = () if part is model.named else sounds  # the parts share their sounds
+        by_spec[spec] = cache if cache and fits else encode_now(part, pairs, frames, heard)
     return Features(by_spec)
 
 

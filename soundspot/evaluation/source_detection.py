@@ -106,11 +106,7 @@ def score_escvoc(
     detections = _with_negatives(draw, features, scenes, noise, maps, scores)
     threshold = None
     is_test = scenes[0].frame not in {pair.frame for pair in pairs.pairs if pair.split == "val"}
-    if (
-        is_test
-        and not isinstance(features.learned, predictions.EncodedFeatures)
-        and "val" in pairs.splits()
-    ):
+    if is_test and features.cached and "val" in pairs.splits():
         val = annotated_scenes(pairs, "val")
         threshold = _summarize(draw, features, val, noise).threshold
     results = []

@@ -6,18 +6,19 @@ Axes: n pairs, h w the map as the method made it.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
+from soundspot.evaluation import predictions
 from soundspot.evaluation.listening import Side, peak_on_side
 from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
+from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
 from soundspot.features.cache import AnyCache
+from soundspot.inference.localizer import Localizer, Part
+from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
-
-BATCH = 64
 
 
 def validate(method: Method, cache: AnyCache, pairs: PairSet) -> dict[str, float]:
@@ -36,18 +37,13 @@ def validate(method: Method, cache: AnyCache, pairs: PairSet) -> dict[str, float
 
 
 def cached_maps(
-    method: Method, cache: AnyCache, pairs: Sequence[Pair], cycles: int | None = None
+    method: Method, cache: AnyCache, pairs: Sequence[Pair]
 ) -> Float[np.ndarray, "n h w"]:
     """The maps of annotated pairs with their own sounds."""
-    device = next(method.parameters()).device
-    maps = []
-    with torch.inference_mode():
-        for start in range(0, len(pairs), BATCH):
-            part = pairs[start : start + BATCH]
-            f_v = cache.evaluation([pair.frame for pair in part]).to(device)
-            f_a = cache.sound([_sound(pair) for pair in part]).to(device)
-            maps.append(method.maps(f_v, f_a, cycles).float().cpu().numpy())
-    return np.concatenate(maps)
+    part = Part(method, Card("", {}, cache.spec), next(method.parameters()).device)
+    frames, f_a = [pair.frame for pair in pairs], cache.sound([_sound(pair) for pair in pairs])
+    features = Features({cache.spec: cache})
+    return predictions.maps_of(Localizer("the epoch", part), features, frames, f_a)
 
 
 def pair_truths(pairs: Sequence[Pair]) -> Truths:
