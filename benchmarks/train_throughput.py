@@ -37,7 +37,7 @@ import torch.nn.functional as F
 
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
-from soundspot.encoders.building import build_encoder
+from soundspot.encoders.table import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode

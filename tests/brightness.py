@@ -36,5 +36,5 @@ def brightness_localizer(threshold: float | None = None, trained: bool = True) -
     spec = FeatureSpec(pretrained=False)
     card = Card("sspl", to_dict(SSPLConfig()), spec, trained=trained, calibration=calibration)
     place = torch.device("cpu")
-    encoders = Encoders(Bright(), Loud(), "", place)
+    encoders = Encoders(Bright(), Loud(), place)
     return Localizer("brightness", Part(Shown(), card, place, encoders))

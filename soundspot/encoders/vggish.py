@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.encoders.encoder import EncoderSpec
+from soundspot.encoders.formats import read_tensors
 from soundspot.encoders.logmel import VGGISH_LOGMEL, log_mel_patches, stretch_waveform
-from soundspot.encoders.pickles import read_tensors
-from soundspot.encoders.registry import RegistryEntry, Source
+from soundspot.encoders.table import EncoderSpec, RegistryEntry, Source
 from soundspot.encoders.vgg16 import conv_layers
 
 CHANNELS = 128
@@ -60,7 +59,7 @@ def from_torch(data: bytes) -> dict[str, Tensor]:
     """Keeps the layers of the public vggish-10086976.pth; anything else in it is dropped."""
     with torch.device("meta"):
         keys = list(VGGish().state_dict())
-    return read_tensors(data, keys, "the public VGGish file (vggish-10086976.pth)")
+    return read_tensors(data, keys)
 
 
 WEIGHTS = RegistryEntry(

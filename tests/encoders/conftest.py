@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from soundspot.encoders.building import build_encoder
-from soundspot.encoders.table import ENCODERS
+from soundspot.encoders.table import ENCODERS, build_encoder
 
 
 @pytest.fixture(scope="session")

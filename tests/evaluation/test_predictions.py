@@ -37,7 +37,7 @@ def stored(value: float) -> EncodedFeatures:
 
 
 def test_the_sound_decides_which_part_makes_the_map() -> None:
-    encoders = Encoders(torch.nn.Identity(), torch.nn.Identity(), "", CPU)
+    encoders = Encoders(torch.nn.Identity(), torch.nn.Identity(), CPU)
     card = Card("sspl", {}, FeatureSpec())
     learned = Part(Plain(), card, CPU, encoders)
     named = replace(learned, card=replace(card, features=FeatureSpec(visual="mobilenetv2")))

@@ -10,8 +10,8 @@ import torch
 import soundspot
 from soundspot.common.config import from_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weight_cache, weights
-from soundspot.encoders.building import build_encoder
+from soundspot.encoders import weights
+from soundspot.encoders.table import build_encoder
 from soundspot.features import spec
 from soundspot.features.cache import cache_folder
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
@@ -93,22 +93,3 @@ def test_shipped_models_name_the_encoders_of_today(card):
     content = json.loads(card.read_text())
     features = from_dict(FeatureSpec, content["features"], "features")
     assert content["provenance"]["encoder_weights"] == encoders_digest(features)
-
-
-@pytest.mark.weights
-def test_loading_pretrained_weights_hashes_nothing(monkeypatch):
-    digest = load_encoders(FeatureSpec()).digest
-    hashed = []
-    monkeypatch.setattr(spec, "_digest_tensors", lambda *_: pytest.fail("hashed the tensors"))
-    real = weight_cache.sha256
-    monkeypatch.setattr(weight_cache, "sha256", lambda data: hashed.append(len(data)) or real(data))
-    assert load_encoders(FeatureSpec()).digest == digest
-    assert hashed == []  # they were hashed when they were fetched
-
-
-@pytest.mark.weights
-def test_the_digest_of_pretrained_encoders_needs_no_network_and_no_weights(monkeypatch):
-    digest = load_encoders(FeatureSpec()).digest
-    monkeypatch.setattr(weight_cache, "sha256", lambda data: pytest.fail("hashed a file"))
-    monkeypatch.setattr(spec, "load_encoders", lambda *_: pytest.fail("loaded the encoders"))
-    assert encoders_digest(FeatureSpec()) == digest

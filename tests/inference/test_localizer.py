@@ -108,7 +108,7 @@ def knowing(
     config = to_dict(SSPLConfig())
     card = Card("sspl", config, RANDOM, trained=trained, calibration=calibration)
     place = torch.device("cpu")
-    encoders = Encoders(Constant(512, 14, 14), Constant(3, 128), "", place)
+    encoders = Encoders(Constant(512, 14, 14), Constant(3, 128), place)
     return Localizer("known", Part(Known(s), card, place, encoders))
 
 

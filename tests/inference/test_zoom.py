@@ -118,7 +118,7 @@ class Loudness(torch.nn.Module):
 def test_a_localizer_and_an_evaluation_make_the_same_maps():
     card = Card("sspl", to_dict(SSPLConfig()), FeatureSpec(), second_look=0.2)
     place = torch.device("cpu")
-    part = Part(Bright(), card, place, Encoders(Cells(), Loudness(), "", place))
+    part = Part(Bright(), card, place, Encoders(Cells(), Loudness(), place))
     model = Localizer("m", part)
     rng = np.random.default_rng(0)
     frames = {
