@@ -137,12 +137,8 @@ class Encoders(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Identifies their weights; reads them all, which takes some tenths of a second."""
-        heard = self.audio.state_dict()
-        if isinstance(self.visual, JoinedEncoder):
-            parts = self.visual.parts
-            return join_digests([_digest_tensors(part.state_dict(), heard) for part in parts])
-        return _digest_tensors(self.visual.state_dict(), heard)
+        """Identifies their weights, unless they are joined; reads all, in tenths of a second."""
+        return _digest_tensors(self.visual.state_dict(), self.audio.state_dict())
 
 
 def load_encoders(spec: FeatureSpec, device: torch.device | None = None) -> Encoders:
@@ -175,7 +171,9 @@ def join_digests(digests: Sequence[str]) -> str:
 
 
 def encoders_digest(spec: FeatureSpec) -> str:
-    """The digest of a spec's encoders, as `load_encoders` gives it."""
+    """The digest of a spec's encoders, also of joined ones."""
+    if len(spec.parts) > 1:
+        return join_digests([encoders_digest(part) for part in spec.parts])
     return load_encoders(spec).digest
 
 

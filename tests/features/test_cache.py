@@ -65,7 +65,7 @@ def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs, tmp
     said = []
     encode_with_bar(tiny_pairs, spec, said.append)
     cache, encoders = open_encoded(tiny_pairs, spec), load_encoders(spec)
-    assert cache.weights == encoders.digest == encoders_digest(spec)
+    assert cache.weights == encoders_digest(spec)
     assert "vgg16-yamnet" in said[1] and "mobilenetv2-yamnet" in said[3]
     assert cache.view(["frames/train-0.jpg"], [1]).shape == (1, 1792, 14, 14)
     frame = next(pair.frame for pair in tiny_pairs.pairs if pair.boxes is not None)
