@@ -38,7 +38,6 @@ import torch.nn.functional as F
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.encoders.table import build_encoder
-from soundspot.encoders.winograd import plain_operations
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
@@ -161,13 +160,15 @@ def make_step(config, channels_last, amp=False):
 
 def online(config, pairs, plain):
     """Seconds a pair when everything is encoded in the step, in the default layout."""
-    visual, audio = build_encoder("vgg16", None), build_encoder("yamnet", None)
+    default = torch.contiguous_format
+    visual = build_encoder("vgg16", None).to(memory_format=default)
+    audio = build_encoder("yamnet", None).to(memory_format=default)
     step = make_step(config, channels_last=False)
     views = [torch.randn(pairs, 3, 224, 224) for _ in range(2)]
     waves = torch.rand(pairs, 48_000) * 2 - 1
 
     def whole():
-        with plain_operations() if plain else nullcontext(), as_computed(plain):
+        with as_computed(plain):
             with torch.no_grad():
                 f_v1, f_v2 = (visual(view) for view in views)
                 f_a = audio(waves)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from made_files import tiny_pair_set
-from soundspot.encoders import products, vgg16
+from soundspot.encoders import vgg16
 
 # On a busy machine two threads that wait for each other are slower than one by far.
 torch.set_num_threads(1)
@@ -18,14 +18,6 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-@pytest.fixture(params=[False, True], ids=["torch", "onednn"])
-def either_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Multiply float32 by either library, whatever the processor is."""
-    if request.param and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        pytest.skip("this torch was built without oneDNN")
-    monkeypatch.setattr(products, "_onednn_is_faster", lambda: request.param)
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from io import BufferedIOBase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from soundspot.encoders.table import IndexArchive, WeightsError
+from soundspot.encoders.registry import IndexArchive, WeightsError
 
 if TYPE_CHECKING:
     import requests
@@ -63,18 +64,22 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
 
 def pip_settings() -> dict[str, str]:
     """The options that pip would use: PIP_... in the environment, else those of its files."""
-    command = [sys.executable, "-m", "pip", "config", "list"]  # a venv need not have pip
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    lines = [line.partition("=") for line in listed.splitlines()]  # section.key='value'
     settings: dict[str, str] = {}
     for section in ("global.", "download.", "install."):  # a command's own overrides [global]
-        for key, _, value in lines:
+        for key, _, value in (line.partition("=") for line in pip_config().splitlines()):
             if key.startswith(section):
                 settings[key.removeprefix(section)] = str(ast.literal_eval(value))
     for name, value in os.environ.items():
         if name.startswith("PIP_"):
             settings[name.removeprefix("PIP_").lower().replace("_", "-")] = value
     return settings
+
+
+@cache
+def pip_config() -> str:
+    """Lines of section.key='value' from pip's files; none in a venv without pip."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _find_in_index(session: "requests.Session", index: str, archive: IndexArchive) -> str:

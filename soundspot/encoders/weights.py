@@ -28,16 +28,8 @@ from safetensors import SafetensorError, safe_open
 from soundspot.common import files
 from soundspot.common.config import choose
 from soundspot.encoders.download import describe_remote, download_file
-from soundspot.encoders.table import (
-    ENCODERS,
-    IndexArchive,
-    Member,
-    RegistryEntry,
-    Source,
-    WeightsError,
-    build_encoder,
-    registry,
-)
+from soundspot.encoders.registry import IndexArchive, Member, RegistryEntry, Source, WeightsError
+from soundspot.encoders.table import ENCODERS, build_encoder, registry
 
 if TYPE_CHECKING:
     import torch

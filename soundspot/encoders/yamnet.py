@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
-from soundspot.encoders.table import (
+from soundspot.encoders.registry import (
     BARK_MONITOR,
     EncoderSpec,
     IndexArchive,

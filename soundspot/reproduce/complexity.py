@@ -21,7 +21,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from soundspot.common.config import from_dict, override, to_dict
 from soundspot.common.progress import result_console
 from soundspot.encoders.table import build_encoder
-from soundspot.encoders.winograd import plain_operations
 from soundspot.inference.models import read_model
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.model.checkpoint import build_method
@@ -214,7 +213,7 @@ def count_multiply_adds(
             part.register_forward_hook(leave),
         )
     ]
-    with torch.no_grad(), plain_operations(), counter:
+    with torch.no_grad(), counter:
         result = run()
     settle()
     for handle in hooks:

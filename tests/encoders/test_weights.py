@@ -21,16 +21,16 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
-from soundspot.encoders.table import (
-    ENCODERS,
+from soundspot.encoders.download import pip_config
+from soundspot.encoders.registry import (
     EncoderSpec,
     IndexArchive,
     Member,
     RegistryEntry,
     Source,
     WeightsError,
-    registry,
 )
+from soundspot.encoders.table import ENCODERS, registry
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
 TENSOR_FILE = safetensors.torch.save(TENSORS)
@@ -213,7 +213,9 @@ def test_pips_configuration_names_the_index(site, monkeypatch, tmp_path):
     config = f"[global]\nindex-url = {site}/nothing/\n[install]\nindex-url = {site}/simple/\n"
     (tmp_path / "pip.conf").write_text(config)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    pip_config.cache_clear()
     assert_loaded()
+    pip_config.cache_clear()
 
 
 @pytest.mark.parametrize("origin", ["/page", "/cut", "/nothing", "", None])
