@@ -82,6 +82,12 @@ class Range:
 
 
 Seed = Annotated[int, Range(0, 2**63 - 1)]
+Size = Annotated[int, Range(1, 2**31)]
+Count = Annotated[int, Range(0, 10**12)]
+Weight = Annotated[float, Range(0)]
+Positive = Annotated[float, Range(1e-9)]
+Share = Annotated[float, Range(0, 1)]
+BelowOne = Annotated[float, Range(0, 1 - 1e-9)]
 _RENAMED = {"map_centring": "map_centering"}  # keys that older checkpoints and runs hold
 _INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 

@@ -5,7 +5,7 @@ k sounds, d dimensions of the representation.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -102,6 +102,48 @@ def boxed(s: Float[Tensor, "b h w"], share: float) -> Float[Tensor, "b h w"]:
         return s
     envelope = torch.minimum(s.amax(dim=2, keepdim=True), s.amax(dim=1, keepdim=True))
     return torch.lerp(s, envelope, share)
+
+
+def side_by_side(
+    vectors: Sequence[Float[Tensor, "b _d *grid"]], shares: Sequence[float] | None = None
+) -> Float[Tensor, "b d *grid"]:
+    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines.
+
+    Args:
+        vectors: The parts.
+        shares: Weights of that mean; default: the same for all.
+    """
+    if len(vectors) == 1:
+        return vectors[0]
+    lengths = [1.0] * len(vectors) if shares is None else [share**0.5 for share in shares]
+    units = [x * F.normalize(v, dim=1) for x, v in zip(lengths, vectors, strict=True)]
+    return torch.cat(units, dim=1)
+
+
+def joined_map(
+    heard: Float[Tensor, "b d"],
+    seen: Sequence[Float[Tensor, "b _c h w"]],
+    temperature: float,
+    boxes: float,
+    first_attends: float | None = None,
+) -> Float[Tensor, "b h w"]:
+    """The map of one or several encoders as ours are made; with temperature and boxes 0, Eq. 3.
+
+    Args:
+        heard: The sound, as it is compared with all encoders side by side.
+        seen: The visual feature of each.
+        temperature: Of a self-attention over their locations; 0 is off.
+        boxes: How far the map is drawn out towards boxes.
+        first_attends: How much the first encoder counts in the self-attention, from 0 to 1; the
+            others share the rest. None: all count the same.
+    """
+    whole = side_by_side(seen)
+    if temperature:
+        others, shares = len(seen) - 1, None
+        if first_attends is not None and others:
+            shares = [first_attends, *[(1 - first_attends) / others] * others]
+        whole = self_attended(whole, temperature, side_by_side(seen, shares))
+    return boxed(similarity(heard, whole), boxes)
 
 
 def min_max(s: Float[Tensor, "b h w"]) -> Float[Tensor, "b h w"]:

@@ -3,6 +3,7 @@
 Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), d dimensions.
 """
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -27,6 +28,12 @@ class AudioTransform(nn.Module):
             f_a = f_a.mean(dim=1, keepdim=True)
         transformed: Tensor = self.layers(f_a)
         return transformed.mean(dim=1)
+
+
+def pooled_audio(f_a: Float[Tensor, "b p a"], unit: bool = True) -> Float[Tensor, "b a"]:
+    """What PCM hears: the mean over the patches, put on the unit sphere by the released code."""
+    mean = f_a.mean(dim=1)
+    return F.normalize(mean, dim=1) if unit else mean
 
 
 class Projector(nn.Sequential):

@@ -22,18 +22,6 @@ def negative_cosine(p: Vectors, z: Vectors) -> Scalar:
     return -F.cosine_similarity(precise(p), precise(z), dim=1).mean()
 
 
-def simsiam(
-    p1: Vectors, p2: Vectors, z1: Vectors, z2: Vectors, stop_gradient: bool = True
-) -> Scalar:
-    """Eq. 8: each view predicts the other, which is held constant; p is Pred(z).
-
-    Without `stop_gradient` it is Eq. 7, the collapsing variant of Table 3 (a) and (b).
-    """
-    if stop_gradient:
-        z1, z2 = z1.detach(), z2.detach()
-    return (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
-
-
 def byol(p1: Vectors, p2: Vectors, target1: Vectors, target2: Vectors) -> Scalar:
     """BYOL: squared distance of unit vectors to a momentum network's projections.
 

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from soundspot.common.config import Range, from_dict
+from soundspot.common.config import Count, Range, from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes
 from soundspot.training.average import WeightAverage
 
-Count = Annotated[int, Range(0, 10**12)]
 AnyFloat = Annotated[float, Range(-math.inf)]  # NaN and infinities too
 STATE = "state.pt"
 RESULT = "result.json"  # a run that has it is finished

@@ -8,8 +8,10 @@ import torch.nn.functional as F
 import reference
 from soundspot.model import losses
 from soundspot.model.attention import self_attended, similarity
+from soundspot.model.heads import pooled_audio
 from soundspot.model.methods.method import Batch
-from soundspot.model.methods.sspl import SSPL, SSPLConfig, pooled_audio
+from soundspot.model.methods.sspl_plus import SSPLPlus as SSPL
+from soundspot.model.methods.sspl_plus import SSPLPlusConfig as SSPLConfig
 
 SMALL = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13, cycles=2)
 
@@ -50,6 +52,30 @@ def test_loss_equals_the_paper_from_features_to_eq_7():
     ps = [model.predictor(z) for z in zs]
     expected = reference.sspl_loss(*[t.detach().double().numpy() for t in (*ps, *zs)])
     assert model(data).loss.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_without_switches_it_is_the_papers_sspl():
+    for pcm in (False, True):
+        torch.manual_seed(0)
+        paper = PaperSSPL(PaperConfig(c_v=5, c_a=3, projection=7, hidden=13, cycles=2, pcm=pcm))
+        torch.manual_seed(0)
+        plus, data = SSPL(dataclasses.replace(SMALL, pcm=pcm)), batch()
+        for ours, theirs in zip(plus.state_dict().items(), paper.state_dict().items(), strict=True):
+            assert ours[0] == theirs[0] and torch.equal(ours[1], theirs[1])
+        assert torch.equal(plus(data).loss, paper(data).loss)
+        maps = [m.eval().maps_by_cycle(data.f_v1, data.f_a) for m in (plus, paper)]
+        assert torch.equal(torch.stack(maps[0]), torch.stack(maps[1]))
+
+
+def test_the_stop_gradient_holds_the_predicted_view():
+    """A gradient reaches z1 through the predictor alone; without the stop, as a target too."""
+    model, (z1, z2) = PaperSSPL(PaperConfig(c_v=5, c_a=3, projection=7)), torch.randn(2, 11, 7)
+    z1.requires_grad_()
+    (stopped,) = torch.autograd.grad(model.predict_views(z1, z2), z1)
+    alone = losses.negative_cosine(model.predictor(z1), z2) / 2
+    torch.testing.assert_close(stopped, torch.autograd.grad(alone, z1)[0])
+    model.config = dataclasses.replace(model.config, stop_gradient=False)
+    assert not torch.allclose(stopped, torch.autograd.grad(model.predict_views(z1, z2), z1)[0])
 
 
 @pytest.mark.parametrize("amp", [False, True])
@@ -137,8 +163,7 @@ def test_each_view_keeps_its_own_batch_statistics():
     data = data._replace(f_v2=data.f_v2 * 100 + 50)
     z1 = model.branch(data.f_v1, data.f_a).z
     z2 = model.branch(data.f_v2, data.f_a).z
-    apart = losses.simsiam(model.predictor(z1), model.predictor(z2), z1, z2)
-    torch.testing.assert_close(model(data).loss, apart)
+    torch.testing.assert_close(model(data).loss, model.predict_views(z1, z2))
 
 
 def test_byol_target_follows_slowly_and_learns_nothing_itself():
@@ -205,7 +230,7 @@ def test_self_attention_of_the_maps_alone_leaves_the_training_as_it_is(pcm):
     plain.eval(), smooth.eval()
     expected = similarity(
         plain.branch.g(data.f_a),
-        self_attended(plain.branch.visual(data.f_v1, data.f_a), 0.2),
+        self_attended(plain.branch.refine(data.f_v1, data.f_a, None, trace=False)[0], 0.2),
     )
     torch.testing.assert_close(smooth.maps(data.f_v1, data.f_a), expected)
     torch.testing.assert_close(smooth.maps_by_cycle(data.f_v1, data.f_a)[-1], expected)

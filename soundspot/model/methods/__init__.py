@@ -10,8 +10,8 @@ from soundspot.model.methods.table import read_method
 METHODS = NamedTable(
     "method",
     {
-        "sspl": "soundspot.model.methods.sspl:SSPL",
-        "joined-sspl": "soundspot.model.methods.joined_sspl:JoinedSSPL",
+        "sspl": "soundspot.model.methods.sspl_plus:SSPLPlus",
+        "joined-sspl": "soundspot.model.methods.sspl_plus:JoinedSSPL",
         "attention": "soundspot.model.methods.senocak:Attention",
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",

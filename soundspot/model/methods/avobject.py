@@ -25,7 +25,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.common.config import Positive, Size
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 
 
 @dataclass(frozen=True)
@@ -40,18 +49,11 @@ class AVObjectConfig:
         scale: What the learned scale starts from.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    hidden: int = 512
-    embedding: int = 1024
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.hidden, self.embedding) < 1:
-            raise ValueError("c_v, c_a, hidden and embedding must be at least 1")
-        if self.scale <= 0:
-            raise ValueError("scale must be positive")
+    c_v: Size = 512
+    c_a: Size = 128
+    hidden: Size = 512
+    embedding: Size = 1024
+    scale: Positive = 1.0
 
 
 class AVObject(Method):
@@ -79,16 +81,14 @@ class AVObject(Method):
             right = right + (scores.argmax(dim=1) == own).float().mean() / 2
         return MethodOutput(loss, {"matched": right.detach(), "scale": self.scale.detach()})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The cosine of every location with the sound, averaged over its patches."""
         return torch.einsum("bdhw,bdt->bhwt", self._see(f_v), self._hear(f_a)).mean(dim=3)
 
-    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+    def _see(self, f_v: Frame) -> Float[Tensor, "b d h w"]:
         return F.normalize(self.visual(f_v), dim=1)
 
-    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b d p"]:
+    def _hear(self, f_a: Sound) -> Float[Tensor, "b d p"]:
         embedded: Tensor = self.audio(f_a.transpose(1, 2)[..., None])
         return F.normalize(embedded[..., 0], dim=1)
 

@@ -33,7 +33,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.common.config import Positive, Size
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 
 EPSILON = 1e-10  # of squared distances, whose root has no gradient at 0
 
@@ -55,23 +64,15 @@ class CAVLConfig:
             "distance" how near each location itself is to the sound.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    dim: int = 512
-    sources: int = 2
-    grow_every: int = 100
-    beta: float = 30.0
-    rounds: int = 4
-    margin: float = 5.0
+    c_v: Size = 512
+    c_a: Size = 128
+    dim: Size = 512
+    sources: Size = 2
+    grow_every: Size = 100
+    beta: Positive = 30.0
+    rounds: Size = 4
+    margin: Positive = 5.0
     map: Literal["assignment", "distance"] = "assignment"
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        sizes = (self.c_v, self.c_a, self.dim, self.sources, self.grow_every, self.rounds)
-        if min(sizes) < 1:
-            raise ValueError("c_v, c_a, dim, sources, grow_every and rounds must be at least 1")
-        if min(self.beta, self.margin) <= 0:
-            raise ValueError("beta and margin must be positive")
 
 
 class Clustered(NamedTuple):
@@ -114,9 +115,7 @@ class CAVL(Method):
         report = {"sources": torch.tensor(float(sources))}
         return MethodOutput(torch.stack(losses).mean(), report)
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """What belongs to the nearest center; the frame is clustered as at the curriculum's end."""
         u, sound = self._see(f_v), self._hear(f_a).mean(dim=1, keepdim=True)
         if self.config.map == "distance":
@@ -127,11 +126,11 @@ class CAVL(Method):
             found = seen.assignment[torch.arange(len(nearest), device=u.device), nearest]
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n d"]:
+    def _see(self, f_v: Frame) -> Float[Tensor, "b n d"]:
         seen: Tensor = self.visual(F.normalize(f_v.flatten(start_dim=2), dim=1))
         return seen.transpose(1, 2)
 
-    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b p d"]:
+    def _hear(self, f_a: Sound) -> Float[Tensor, "b p d"]:
         heard: Tensor = self.audio(F.normalize(f_a, dim=2))
         return heard
 

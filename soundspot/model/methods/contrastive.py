@@ -7,25 +7,22 @@ Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio
 channels (c_a), c visual channels (c_v), h w feature grid.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.common.config import Range
+from soundspot.common.config import Count, Positive, Share, Size, Weight
 from soundspot.model.attention import (
-    boxed,
     every_similarity,
-    self_attended,
-    similarity,
+    joined_map,
+    side_by_side,
     soft_maximum,
 )
-from soundspot.model.methods.cosine import CosineConfig, Projections
-from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.methods.cosine import CosineConfig, Projections, split_parts
+from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound
 from soundspot.model.momentum import follow_common
 
 
@@ -53,31 +50,21 @@ class ContrastiveConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    self_attention: float = 0.0
-    temperature: float = 0.07
-    pooling: float = 0.0
-    alike: float = 0.0
-    embedding: int = 0
-    map_centering: float = 0.0
-    map_boxes: Annotated[float, Range(0, 1)] = 0.0
-    parts: tuple[int, ...] = ()
-    first_attends: float | None = None
+    self_attention: Weight = 0.0
+    temperature: Positive = 0.07
+    pooling: Weight = 0.0
+    alike: Weight = 0.0
+    embedding: Count = 0
+    map_centering: Weight = 0.0
+    map_boxes: Share = 0.0
+    parts: tuple[Size, ...] = ()
+    first_attends: Share | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be computed."""
-        super().__post_init__()
-        rest = self.self_attention, self.pooling, self.alike, self.embedding, self.map_centering
-        if self.temperature <= 0 or min(rest) < 0:
-            raise ValueError(
-                "temperature must be positive; self_attention, pooling, alike, embedding and "
-                "map_centering not negative"
-            )
         if self.embedding and not self.visual_conv:
             raise ValueError("embedding needs visual_conv, which brings the frame there")
-        if self.parts and (min(self.parts) < 1 or sum(self.parts) != self.c_v):
-            raise ValueError(f"parts={list(self.parts)} must add up to c_v={self.c_v}")
-        if self.first_attends is not None and not 0 <= self.first_attends <= 1:
-            raise ValueError(f"first_attends={self.first_attends} must be from 0 to 1")
+        split_parts(self.parts, self.c_v)
 
 
 class Contrastive(Method):
@@ -104,11 +91,11 @@ class Contrastive(Method):
             return [(self.g, self.conv)]
         return [(tower.g, tower.conv) for tower in map(_as_projections, self.towers)]
 
-    def hear(self, f_a: Float[Tensor, "b p a"]) -> list[Float[Tensor, "b _d"]]:
+    def hear(self, f_a: Sound) -> list[Float[Tensor, "b _d"]]:
         """The sound as each encoder's projection hears it."""
         return [g(f_a) for g, _ in self._projections]
 
-    def see(self, f_v: Float[Tensor, "b c h w"]) -> list[Float[Tensor, "b _d h w"]]:
+    def see(self, f_v: Frame) -> list[Float[Tensor, "b _d h w"]]:
         """The frame as each encoder's projection sees it."""
         parts = torch.split(f_v, list(self.config.parts or f_v.shape[1:2]), dim=1)
         return [conv(part) for (_, conv), part in zip(self._projections, parts, strict=True)]
@@ -128,18 +115,14 @@ class Contrastive(Method):
         right = torch.stack([matched(fit) for fit in logits]).mean()
         return MethodOutput(torch.stack(losses).mean(), {"matched": right.detach()})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The cosine of the sound with every location, after self-attention if that is on."""
-        heard, parts = side_by_side(self.hear(f_a)), self.see(f_v)
-        seen = side_by_side(parts)
+        config, heard = self.config, side_by_side(self.hear(f_a))
         if self.common_sound is not None:
-            heard = F.normalize(heard, dim=1) - self.config.map_centering * self.common_sound
-        if self.config.self_attention:
-            shown = side_by_side(parts, attention_shares(self.config.first_attends, len(parts)))
-            seen = self_attended(seen, self.config.self_attention, shown)
-        return boxed(similarity(heard, seen), self.config.map_boxes)
+            heard = F.normalize(heard, dim=1) - config.map_centering * self.common_sound
+        return joined_map(
+            heard, self.see(f_v), config.self_attention, config.map_boxes, config.first_attends
+        )
 
 
 def _as_projections(module: nn.Module) -> Projections:
@@ -147,37 +130,14 @@ def _as_projections(module: nn.Module) -> Projections:
     return module
 
 
-def attention_shares(first: float | None, count: int) -> list[float] | None:
-    """How much each of `count` encoders counts in a self-attention; None is the same for all."""
-    if first is None or count == 1:
-        return None
-    return [first, *[(1 - first) / (count - 1)] * (count - 1)]
-
-
-def side_by_side(
-    vectors: Sequence[Float[Tensor, "b _d *grid"]], shares: Sequence[float] | None = None
-) -> Float[Tensor, "b d *grid"]:
-    """Join by unit vectors, so that a cosine of the whole is the mean of the parts' cosines.
-
-    Args:
-        vectors: The parts.
-        shares: Weights of that mean; default: the same for all.
-    """
-    if len(vectors) == 1:
-        return vectors[0]
-    lengths = [1.0] * len(vectors) if shares is None else [share**0.5 for share in shares]
-    units = [x * F.normalize(v, dim=1) for x, v in zip(lengths, vectors, strict=True)]
-    return torch.cat(units, dim=1)
-
-
-def alike_targets(f_a: Float[Tensor, "b p a"], temperature: float) -> Float[Tensor, "b b"]:
+def alike_targets(f_a: Sound, temperature: float) -> Float[Tensor, "b b"]:
     """Which sounds count as the same: each only itself, or a softmax over their likeness."""
     if temperature == 0:
         return torch.eye(len(f_a), device=f_a.device)
     return (likeness(f_a) / temperature).softmax(dim=1)
 
 
-def likeness(f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b b"]:
+def likeness(f_a: Sound) -> Float[Tensor, "b b"]:
     """How alike the frozen encoder finds sounds: the cosine of what differs from their mean."""
     mean = f_a.mean(dim=1)
     unit = F.normalize(mean - mean.mean(dim=0), dim=1)

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
+from soundspot.common.config import Size
 from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform
-from soundspot.model.methods.method import Method
+from soundspot.model.methods.method import Frame, Map, Method, Sound
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,9 @@ class CosineConfig:
         visual_conv: A trained 1 x 1 convolution on the visual feature.
     """
 
-    c_v: int = 512
-    c_a: int = 128
+    c_v: Size = 512
+    c_a: Size = 128
     visual_conv: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a) < 1:
-            raise ValueError("c_v and c_a must be at least 1")
 
 
 class Projections(nn.Module):
@@ -54,9 +49,7 @@ class CosineMethod(Method):
         made = Projections(config, width)
         self.g, self.conv = made.g, made.conv
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The cosine of the transformed sound with every location."""
         return similarity(self.g(f_a), self.conv(f_v))
 
@@ -71,3 +64,10 @@ def check_batch(count: int) -> None:
             "this method tells the pairs of a batch apart, so a batch of 1 teaches it nothing; "
             "raise train.batch"
         )
+
+
+def split_parts(parts: tuple[int, ...], c_v: int) -> tuple[int, ...]:
+    """The channels of every joined visual encoder, also if there is only one."""
+    if parts and sum(parts) != c_v:
+        raise ValueError(f"parts={list(parts)} must add up to c_v={c_v}")
+    return parts or (c_v,)

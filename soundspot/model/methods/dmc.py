@@ -21,15 +21,24 @@ Axes: b batch (of frames), k centers, n local features, d dimensions of a space,
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from soundspot.common.config import Range, Size, Weight
 from soundspot.model.attention import NORM_EPSILON
-from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 
 
 @dataclass(frozen=True)
@@ -47,20 +56,13 @@ class DMCConfig:
             cosine with the sound's center in that space.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    centers: int = 10
-    dim: int = 16
-    rounds: int = 3
-    margin: float = 0.0
+    c_v: Size = 512
+    c_a: Size = 128
+    centers: Annotated[int, Range(2, 2**20)] = 10
+    dim: Size = 16
+    rounds: Size = 3
+    margin: Weight = 0.0
     map: Literal["assignment", "cosine"] = "assignment"
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.dim, self.rounds) < 1 or self.centers < 2:
-            raise ValueError("c_v, c_a, dim and rounds must be at least 1, and centers at least 2")
-        if self.margin < 0:
-            raise ValueError("margin must not be negative")
 
 
 class Clustered(NamedTuple):
@@ -94,9 +96,7 @@ class DMC(Method):
         ]
         return MethodOutput(torch.stack(losses).mean(), {})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The best center's assignment, or the sound's cosine with every location in its space."""
         seen, heard = self._see(f_v), self._hear(f_a).centers
         best = F.cosine_similarity(seen.centers, heard, dim=2).argmax(dim=1)
@@ -108,10 +108,10 @@ class DMC(Method):
             found = F.cosine_similarity(seen.projected[rows, best], sound, dim=1)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Clustered:
+    def _see(self, f_v: Frame) -> Clustered:
         return self._cluster(f_v.flatten(start_dim=2))
 
-    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Clustered:
+    def _hear(self, f_a: Sound) -> Clustered:
         return self._cluster(self.audio(f_a).transpose(1, 2))
 
     def _cluster(self, u: Float[Tensor, "b c n"]) -> Clustered:

@@ -27,14 +27,23 @@ audio patches, a audio channels (c_a), h w feature grid.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.common.config import BelowOne, Count, Range, Size, Weight
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 from soundspot.model.online_k_means import OnlineKMeans
 
 
@@ -54,24 +63,14 @@ class DSOLConfig:
             "cosine" the cosine that l is made of.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    dim: int = 128
-    kinds: int = 11
-    stage_one: int = 150
-    mask: float = 0.05
-    weight: float = 0.5
+    c_v: Size = 512
+    c_a: Size = 128
+    dim: Size = 128
+    kinds: Annotated[int, Range(2, 2**20)] = 11
+    stage_one: Count = 150
+    mask: BelowOne = 0.05
+    weight: Weight = 0.5
     map: Literal["objects", "sounding", "cosine"] = "objects"
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.dim) < 1:
-            raise ValueError("c_v, c_a and dim must be at least 1")
-        if self.kinds < 2 or min(self.stage_one, self.weight) < 0 or not 0 <= self.mask < 1:
-            raise ValueError(
-                "kinds must be at least 2, stage_one and weight not negative, and mask from 0 to "
-                "below 1"
-            )
 
 
 class DSOL(Method):
@@ -109,9 +108,7 @@ class DSOL(Method):
         report = {"localize": localize, "classify": classify, "match": match}
         return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The maps of all kinds of objects, weighed by how much each is heard."""
         sound = f_a.mean(dim=1)
         cosine = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
@@ -123,20 +120,20 @@ class DSOL(Method):
         shares = (3 * located[:, None] * self._object_maps(f_v)).softmax(dim=1)
         return torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
 
-    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
+    def _see(self, f_v: Frame) -> Float[Tensor, "b d h w"]:
         return F.normalize(self.visual(f_v), dim=1)
 
     def _hear(self, sound: Float[Tensor, "b a"]) -> Float[Tensor, "b d"]:
         return F.normalize(self.audio(sound), dim=1)
 
-    def _object_maps(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k h w"]:
+    def _object_maps(self, f_v: Frame) -> Float[Tensor, "b k h w"]:
         """m_k, scaled."""
         kinds = F.normalize(self.dictionary.centers, dim=1)
         return self.object_scale * torch.einsum("kc,bchw->bkhw", kinds, objects(f_v))
 
     def _losses(
         self,
-        f_v: Float[Tensor, "b c h w"],
+        f_v: Frame,
         heard: Float[Tensor, "b d"],
         kinds: Float[Tensor, "b k"],
         others: Bool[Tensor, "b b"],
@@ -156,7 +153,7 @@ class DSOL(Method):
         return torch.stack([localize, classify, match])
 
 
-def objects(f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+def objects(f_v: Frame) -> Float[Tensor, "b c h w"]:
     """The unit vectors of the rectified feature, which VGG16 gives before its last ReLU."""
     return F.normalize(F.relu(f_v), dim=1)
 

@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from soundspot.common.config import Positive
 from soundspot.model.attention import every_similarity, soft_maximum
 from soundspot.model.methods.contrastive import info_nce, matched
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
@@ -38,13 +39,7 @@ class EZVSLConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    temperature: float = 0.03
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if self.temperature <= 0:
-            raise ValueError("temperature must be positive")
+    temperature: Positive = 0.03
 
 
 class EZVSL(CosineMethod):

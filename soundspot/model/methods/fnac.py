@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from soundspot.common.config import BelowOne, Count, Positive, Weight
 from soundspot.model.attention import min_max, soft_maximum
 from soundspot.model.draws import Draws, dropped
 from soundspot.model.methods.contrastive import matched
@@ -54,21 +55,13 @@ class FNACConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    temperature: float = 0.03
-    audio_weight: float = 100.0
-    source_weight: float = 100.0
-    visual_weight: float = 100.0
+    temperature: Positive = 0.03
+    audio_weight: Weight = 100.0
+    source_weight: Weight = 100.0
+    visual_weight: Weight = 100.0
     threshold: float = 0.6
-    warmup: int = 200
-    dropout: float = 0.9
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if self.temperature <= 0 or not 0 <= self.dropout < 1:
-            raise ValueError("temperature must be positive, dropout from 0 to below 1")
-        if min(self.audio_weight, self.source_weight, self.visual_weight, self.warmup) < 0:
-            raise ValueError("the weights and warmup must not be negative")
+    warmup: Count = 200
+    dropout: BelowOne = 0.9
 
 
 class Regularizers(NamedTuple):

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from soundspot.common.config import Positive
 from soundspot.model.attention import every_similarity
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput
@@ -40,15 +41,12 @@ class HardWayConfig(CosineConfig):
     background: bool = True
     positive_threshold: float = 0.65
     background_threshold: float = 0.4
-    sharpness: float = 0.03
-    temperature: float = 0.07
+    sharpness: Positive = 0.03
+    temperature: Positive = 0.07
     negatives: Negatives = "all"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        super().__post_init__()
-        if min(self.sharpness, self.temperature) <= 0:
-            raise ValueError("sharpness and temperature must be positive")
+        """Refuse thresholds that cross."""
         if self.background_threshold > self.positive_threshold:
             raise ValueError("background_threshold must not be above positive_threshold")
 

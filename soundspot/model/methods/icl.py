@@ -29,6 +29,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from soundspot.common.config import Positive, Share
 from soundspot.model.attention import every_similarity, min_max, similarity
 from soundspot.model.methods.contrastive import likeness
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
@@ -49,19 +50,16 @@ class ICLConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    positive_threshold: float = 0.6
-    background_threshold: float = 0.4
+    positive_threshold: Share = 0.6
+    background_threshold: Share = 0.4
     alike: float = 0.5
-    temperature: float = 0.07
-    momentum: float = 0.99
+    temperature: Positive = 0.07
+    momentum: Share = 0.99
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if self.temperature <= 0 or not 0 <= self.momentum <= 1:
-            raise ValueError("temperature must be positive, momentum in 0..1")
-        if not 0 <= self.background_threshold <= self.positive_threshold <= 1:
-            raise ValueError("0 <= background_threshold <= positive_threshold <= 1 must hold")
+        """Refuse thresholds that cross."""
+        if self.background_threshold > self.positive_threshold:
+            raise ValueError("background_threshold must not be above positive_threshold")
 
 
 class ICL(CosineMethod):

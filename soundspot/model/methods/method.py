@@ -1,6 +1,7 @@
 """What the training loop and the localizer ask of a method.
 
-Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid.
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), h w feature grid,
+d dimensions of a representation.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -10,6 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from soundspot.common.errors import SoundspotError
+
+Frame = Float[Tensor, "b c h w"]
+Sound = Float[Tensor, "b p a"]
+Map = Float[Tensor, "b h w"]
+Vector = Float[Tensor, "b d"]
 
 
 class Batch(NamedTuple):
@@ -22,9 +28,9 @@ class Batch(NamedTuple):
         cls: Class index, or -1 where there is none; only label-guided baselines may look.
     """
 
-    f_v1: Float[Tensor, "b c h w"]
-    f_v2: Float[Tensor, "b c h w"]
-    f_a: Float[Tensor, "b p a"]
+    f_v1: Frame
+    f_v2: Frame
+    f_a: Sound
     cls: Int[Tensor, "b"]
 
 
@@ -57,15 +63,11 @@ class Method(nn.Module):
         """The losses of a batch of two views and their sound."""
         raise NotImplementedError
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The localization maps; `cycles` is the PCM's T for this call, where there is one."""
         raise NotImplementedError
 
-    def maps_by_cycle(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> list[Float[Tensor, "b h w"]]:
+    def maps_by_cycle(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> list[Map]:
         """The maps after t = 1, ..., T passes of a PCM; one map where there is no PCM."""
         return [self.maps(f_v, f_a)]
 

@@ -28,14 +28,23 @@ f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from soundspot.model.methods.method import Batch, Method, MethodOutput, other_pairs
+from soundspot.common.config import BelowOne, Count, Positive, Range, Size
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 from soundspot.model.online_k_means import OnlineKMeans
 
 EPSILON = 1e-10
@@ -59,25 +68,16 @@ class MSSLConfig:
             the frame's class activation at every location, which stage one alone decides.
     """
 
-    c_v: int = 512
-    c_a: int = 128
-    classes: int = 7
-    width: int = 512
-    hidden: int = 1024
-    projection: int = 128
-    stage_one: int = 100
-    threshold: float = 0.3
-    margin: float = 1.4
+    c_v: Size = 512
+    c_a: Size = 128
+    classes: Annotated[int, Range(2, 2**20)] = 7
+    width: Size = 512
+    hidden: Size = 1024
+    projection: Size = 128
+    stage_one: Count = 100
+    threshold: BelowOne = 0.3
+    margin: Positive = 1.4
     map: Literal["aligned", "activation"] = "aligned"
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.width, self.hidden, self.projection) < 1:
-            raise ValueError("c_v, c_a, width, hidden and projection must be at least 1")
-        if self.classes < 2 or self.stage_one < 0:
-            raise ValueError("classes must be at least 2, and stage_one not negative")
-        if not 0 <= self.threshold < 1 or self.margin <= 0:
-            raise ValueError("threshold must be from 0 to below 1, and margin positive")
 
 
 class MSSL(Method):
@@ -122,9 +122,7 @@ class MSSL(Method):
         report = {"classify": classify, "correspond": correspond, "align": align}
         return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """What each class makes of every location, averaged over the classes that are heard."""
         heard, seen = self._hear(f_a), self._see(f_v)
         if self.config.map == "aligned":
@@ -137,11 +135,11 @@ class MSSL(Method):
         found = torch.einsum("be,ben->bn", weight, by_class) / weight.sum(dim=1, keepdim=True)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f n"]:
+    def _see(self, f_v: Frame) -> Float[Tensor, "b f n"]:
         seen: Tensor = self.visual(even(f_v.flatten(start_dim=2)))
         return seen
 
-    def _hear(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b f p"]:
+    def _hear(self, f_a: Sound) -> Float[Tensor, "b f p"]:
         heard: Tensor = self.audio(even(f_a.transpose(1, 2)))
         return heard
 

@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from soundspot.common.config import Positive, Size
 from soundspot.model.attention import attention_weights
 from soundspot.model.label_map import Thing
-from soundspot.model.methods.method import Method
+from soundspot.model.methods.method import Frame, Map, Method, Sound
 
 FAINTEST = 1e-6  # a lower score of a sound counts as this
 
@@ -42,22 +43,15 @@ class NamesConfig:
             its classes, 1 takes their mean.
     """
 
-    c_v: int = 1280
-    c_a: int = 1024
-    sounds: int = 521
-    classes: int = 1000
-    things: int = 1
-    self_attention: float = 0.3
-    temperature: float = 2.0
-    root: float = 3.0
+    c_v: Size = 1280
+    c_a: Size = 1024
+    sounds: Size = 521
+    classes: Size = 1000
+    things: Size = 1
+    self_attention: Positive = 0.3
+    temperature: Positive = 2.0
+    root: Positive = 3.0
     size_prior: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        if min(self.c_v, self.c_a, self.sounds, self.classes, self.things) < 1:
-            raise ValueError("c_v, c_a, sounds, classes and things must be at least 1")
-        if min(self.self_attention, self.temperature, self.root) <= 0:
-            raise ValueError("self_attention, temperature and root must be positive")
 
 
 class Names(Method):
@@ -82,9 +76,7 @@ class Names(Method):
         self.register_buffer("heard_as", torch.ones(config.things, config.sounds))  # 0 or 1
         self.register_buffer("seen_as", torch.ones(config.things, config.classes))
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """A root of the probability of what sounds, at every location."""
         alike = attention_weights(f_v, self.config.self_attention)
         attended = torch.einsum("bnm,bcm->bcn", alike, f_v.flatten(start_dim=2))
@@ -92,19 +84,17 @@ class Names(Method):
         mixed = torch.einsum("bnt,bt->bn", probable, self.choose(f_v, f_a))
         return mixed.pow(1 / self.config.root).view(len(f_v), *f_v.shape[2:])
 
-    def choose(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"]
-    ) -> Float[Tensor, "b t"]:
+    def choose(self, f_v: Frame, f_a: Sound) -> Float[Tensor, "b t"]:
         """How probably each thing sounds: by the sound's score and its best place in the frame."""
         return (self._heard(f_a).log() + self._seen(f_v)).softmax(dim=1)
 
-    def _heard(self, f_a: Float[Tensor, "b p a"]) -> Float[Tensor, "b t"]:
+    def _heard(self, f_a: Sound) -> Float[Tensor, "b t"]:
         """The best score of each thing's sounds, averaged over the patches."""
         logits = torch.einsum("bpa,sa->bps", f_a, self.sound_weight) + self.sound_bias
         scores = torch.sigmoid(logits).mean(dim=1)
         return (scores[:, None, :] * self.heard_as).amax(dim=2).clamp_min(FAINTEST)
 
-    def _seen(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b t"]:
+    def _seen(self, f_v: Frame) -> Float[Tensor, "b t"]:
         """The log-probability of each thing at its best location."""
         probable = self._probable(f_v.flatten(start_dim=2))
         best = probable.amax(dim=1).clamp_min(torch.finfo(f_v.dtype).tiny)

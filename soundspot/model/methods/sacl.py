@@ -26,15 +26,17 @@ Axes: b batch (of frames and of sounds), k segments, c channels, p audio patches
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from soundspot.common.config import BelowOne, Positive, Range, Size
 from soundspot.model.attention import every_similarity
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.method import Batch, MethodOutput, Sound
 
 ROUNDS = 5  # of k-means
 
@@ -51,18 +53,10 @@ class SACLConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    temperature: float = 0.005
-    negatives: float = 0.75
-    kept: float = 0.5
-    segments: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if self.temperature <= 0 or self.segments < 1:
-            raise ValueError("temperature must be positive, segments at least 1")
-        if not 0 < self.negatives <= 1 or not 0 <= self.kept < 1:
-            raise ValueError("negatives must be above 0 and up to 1, kept from 0 to below 1")
+    temperature: Positive = 0.005
+    negatives: Annotated[float, Range(1e-9, 1)] = 0.75
+    kept: BelowOne = 0.5
+    segments: Size = 4
 
 
 class SACL(CosineMethod):
@@ -91,7 +85,7 @@ class SACL(CosineMethod):
         return MethodOutput(losses[0] + losses[1], {})
 
 
-def true_negatives(f_a: Float[Tensor, "b p a"], share: float) -> Bool[Tensor, "b b"]:
+def true_negatives(f_a: Sound, share: float) -> Bool[Tensor, "b b"]:
     """The sounds each sound is contrasted with: the given share of the batch, the least alike."""
     unit = F.normalize(f_a.mean(dim=1), dim=1)
     alike = unit @ unit.T

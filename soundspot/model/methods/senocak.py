@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import attend, similarity
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.method import Batch, Frame, Map, MethodOutput, Sound
 
 Negatives = Literal["all", "other_class"]
 
@@ -84,14 +84,12 @@ class Attention(CosineMethod):
             losses.append(triplet_loss(z, target, negatives))
         return MethodOutput(torch.stack(losses).mean(), {})
 
-    def visual(self, f_v: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+    def visual(self, f_v: Frame) -> Float[Tensor, "b c h w"]:
         """The visual feature that the sound is compared with."""
         seen: Tensor = self.conv(F.relu(f_v) if self.config.rectified else f_v)
         return seen
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The cosine of the transformed sound with every location."""
         return similarity(self.g(f_a), self.visual(f_v))
 

@@ -34,11 +34,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from soundspot.common.config import BelowOne, Positive, Share
 from soundspot.model.attention import every_similarity, similarity
 from soundspot.model.draws import Draws, dropped
 from soundspot.model.methods.contrastive import matched
 from soundspot.model.methods.cosine import CosineConfig, Projections, check_batch
-from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound
 from soundspot.model.momentum import follow, slow_copy
 
 
@@ -55,18 +56,10 @@ class SLAVCConfig(CosineConfig):
     """
 
     visual_conv: bool = True
-    temperature: float = 0.03
-    dropout: float = 0.9
-    momentum: float = 0.999
+    temperature: Positive = 0.03
+    dropout: BelowOne = 0.9
+    momentum: Share = 0.999
     momentum_maps: bool = True
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if self.temperature <= 0 or not 0 <= self.dropout < 1 or not 0 <= self.momentum <= 1:
-            raise ValueError(
-                "temperature must be positive, dropout from 0 to below 1, momentum in 0..1"
-            )
 
 
 class Seen(NamedTuple):
@@ -127,9 +120,7 @@ class SLAVC(Method):
         loss = loss + F.cross_entropy(fit(slow_seen, heard, config.temperature), target)
         return MethodOutput(loss, {"matched": matched(fits.detach())})
 
-    def maps(
-        self, f_v: Float[Tensor, "b c h w"], f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float[Tensor, "b h w"]:
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The mean of both branches' cosines."""
         network = self.slow if self.config.momentum_maps else self.trained
         seen, heard = network.see(f_v), network.hear(f_a)

@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from soundspot.common.config import Count, Weight
 from soundspot.model.attention import every_similarity
 from soundspot.model.methods.cosine import CosineMethod
 from soundspot.model.methods.hardway import HardWayConfig, hardway_loss
@@ -48,14 +49,8 @@ class SSLTIEConfig(HardWayConfig):
     """
 
     visual_conv: bool = True
-    equivariance: float = 1.0
-    shift: int = 1
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be computed."""
-        super().__post_init__()
-        if min(self.equivariance, self.shift) < 0:
-            raise ValueError("equivariance and shift must not be negative")
+    equivariance: Weight = 1.0
+    shift: Count = 1
 
 
 class SSLTIE(CosineMethod):

@@ -1,0 +1,257 @@
+"""SSPL with what is not in the paper, and SSPL on several joined visual encoders.
+
+With its defaults, `SSPLPlus` is the SSPL of `sspl.py`. It adds the extensions that the paper
+proposes (BYOL, W-MSE, Barlow Twins) and ours: a 1 x 1 convolution, a cross-modal term without
+negatives, self-attention, and ways to make maps.
+
+Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v), d channels in
+which sound and frame are compared, h w feature grid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from soundspot.common.config import Positive, Range, Share, Size, Weight
+from soundspot.model import attention, losses
+from soundspot.model.heads import AudioTransform, Predictor, Projector
+from soundspot.model.methods.cosine import split_parts
+from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound, Vector
+from soundspot.model.methods.sspl import SSPL, Branch, SSPLConfig, Stream
+from soundspot.model.momentum import follow, follow_common, slow_copy
+from soundspot.model.pcm import PCM
+
+
+@dataclass(frozen=True)
+class SSPLPlusConfig(SSPLConfig):
+    """Every switch of SSPL; none of these is in the paper, except for `objective`.
+
+    Attributes:
+        visual_conv: A trained 1 x 1 convolution on the visual feature.
+        embedding: Channels that the convolution brings the visual feature to; 0 is as many as it
+            has.
+        self_attention: Temperature of a self-attention without parameters on the visual feature,
+            before the PCM; 0 is off.
+        map_self_attention: The same, after the PCM and only when maps are made; training does
+            without it.
+        map_centering: How much of what all sounds have in common is taken from a sound when maps
+            are made: 0 is nothing, 1 all of it.
+        map_boxes: How far maps are drawn out towards boxes: 0 is not at all.
+        objective: What brings the two views' representations together; with "none" nothing does,
+            and the cross-modal term learns from one view alone.
+        momentum: Of BYOL's target network.
+        alignment: Weight of the negative-free cross-modal term; 0 is off.
+        alignment_objective: "barlow" decorrelates what is seen and what is heard; with "clusters"
+            each predicts the other's cluster.
+        alignment_temperature: Softness of its pooling over the grid.
+        alignment_off_diagonal: Weight of the redundancy reduction of "barlow".
+        clusters: How many there are for "clusters".
+    """
+
+    visual_conv: bool = False
+    embedding: Annotated[int, Range(0, 2**20)] = 0
+    self_attention: Weight = 0.0
+    map_self_attention: Weight = 0.0
+    map_centering: Weight = 0.0
+    map_boxes: Share = 0.0
+    objective: Literal["simsiam", "byol", "wmse", "barlow", "none"] = "simsiam"
+    momentum: Share = 0.99
+    alignment: Weight = 0.0
+    alignment_objective: Literal["barlow", "clusters"] = "barlow"
+    alignment_temperature: Positive = 0.1
+    alignment_off_diagonal: float = 0.005
+    clusters: Size = 128
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        if self.embedding and not self.visual_conv:
+            raise ValueError("embedding needs visual_conv, which brings the frame there")
+        if self.objective == "none" and not self.alignment:
+            raise ValueError("objective=none leaves nothing to learn from: set alignment above 0")
+
+    @property
+    def width(self) -> int:
+        """Channels in which sound and frame are compared."""
+        return self.embedding or self.c_v
+
+
+class PlusBranch(Branch):
+    """A branch whose visual feature may be convolved and attend to itself before the PCM."""
+
+    config: SSPLPlusConfig
+
+    def __init__(self, config: SSPLPlusConfig) -> None:
+        nn.Module.__init__(self)  # not the branch's: a seed draws the convolution before the MLP
+        self.config, width = config, config.width
+        self.g = AudioTransform(config.c_a, width, of_mean=config.variant == "paper")
+        self.pcm = PCM(width, config.c_a, config.cycles, config.variant) if config.pcm else None
+        self.conv = nn.Conv2d(config.c_v, width, 1) if config.visual_conv else nn.Identity()
+        width *= 2 if config.fusion == "concatenation" else 1
+        self.projector = nn.Identity()
+        if config.objective != "none":
+            self.projector = Projector(width, config.hidden, config.projection)
+
+    def refine(self, f_v: Frame, f_a: Sound, cycles: int | None, trace: bool) -> list[Frame]:
+        """Convolution and self-attention, then the PCM."""
+        f_v = self.conv(f_v)
+        if self.config.self_attention:
+            f_v = attention.self_attended(f_v, self.config.self_attention)
+        return super().refine(f_v, f_a, cycles, trace)
+
+
+class SSPLPlus(SSPL):
+    """SSPL with other objectives, the cross-modal term, and other ways to make maps."""
+
+    config_class = SSPLPlusConfig
+    config: SSPLPlusConfig
+    common_sound: Tensor | None
+    training_only = (*SSPL.training_only, "target.", "prototypes")
+
+    def __init__(self, config: SSPLPlusConfig) -> None:
+        Method.__init__(self)
+        self.config = config
+        self.branch = PlusBranch(config)
+        self.predictor = nn.Identity()
+        if config.objective in ("simsiam", "byol"):
+            self.predictor = Predictor(config.projection)
+        self.prototypes: nn.Parameter | None = None
+        if config.alignment and config.alignment_objective == "clusters":
+            # Of unit length, since Adam's step is absolute: long vectors would hardly turn.
+            prototypes = F.normalize(torch.randn(config.clusters, config.width), dim=1)
+            self.prototypes = nn.Parameter(prototypes)
+        common = torch.zeros(config.width) if config.map_centering else None
+        self.register_buffer("common_sound", common)
+        self.target = slow_copy(self.branch) if config.objective == "byol" else None
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The objective of both views, and the cross-modal term of each."""
+        if self.training and self.common_sound is not None:
+            follow_common(self.common_sound, self.branch.g(batch.f_a))
+        first = self.branch(batch.f_v1, batch.f_a)
+        if self.config.objective == "none":
+            loss = self._alignment(first, batch.f_a)
+            return MethodOutput(loss, {"z_std": losses.collapse_monitor(first.z)})
+        second = self.branch(batch.f_v2, batch.f_a)
+        loss = self._objective(first.z, second.z, batch)
+        report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(first.z)}
+        if self.config.alignment:
+            aligned = (self._alignment(first, batch.f_a) + self._alignment(second, batch.f_a)) / 2
+            report["alignment"] = aligned.detach()
+            loss = loss + self.config.alignment * aligned
+        return MethodOutput(loss, report)
+
+    def _objective(self, z1: Tensor, z2: Tensor, batch: Batch) -> Tensor:
+        if self.config.objective == "barlow":
+            return losses.barlow_twins(z1, z2)
+        if self.config.objective == "wmse":
+            return losses.w_mse(z1, z2)
+        if self.target is None:
+            return self.predict_views(z1, z2)
+        with torch.no_grad():
+            if self.training:
+                follow(self.target, self.branch, self.config.momentum)
+            target1, target2 = (self.target(f_v, batch.f_a).z for f_v in batch[:2])
+        return losses.byol(self.predictor(z1), self.predictor(z2), target1, target2)
+
+    def _alignment(self, stream: Stream, f_a: Tensor) -> Tensor:
+        """The cross-modal term: bring together what is seen and what is heard."""
+        heard, temperature = self.branch.g(f_a), self.config.alignment_temperature
+        if self.prototypes is not None:
+            features = stream.f_v, heard[:, :, None, None]
+            every = (attention.every_similarity(self.prototypes, feature) for feature in features)
+            seen, known = (attention.soft_maximum(cosines, temperature) for cosines in every)
+            return losses.swapped_prediction(seen, known)
+        weights = attention.spatial_softmax(stream.similarity, temperature)
+        seen = attention.attended_sum(weights, F.normalize(stream.f_v, dim=1))
+        return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
+
+    def hear(self, f_a: Sound) -> Vector:
+        """The sound as maps compare it with the frame."""
+        heard: Tensor = self.branch.g(f_a)
+        if self.common_sound is None:
+            return heard
+        return F.normalize(heard, dim=1) - self.config.map_centering * self.common_sound
+
+    def locate(self, f_a: Sound, f_v: Frame) -> Map:
+        """The cosine of sound and frame, after self-attention if that is on."""
+        config = self.config
+        return attention.joined_map(
+            self.hear(f_a), [f_v], config.map_self_attention, config.map_boxes
+        )
+
+
+@dataclass(frozen=True)
+class JoinedSSPLConfig(SSPLPlusConfig):
+    """The switches of SSPL, the same for every encoder, and how they are joined.
+
+    Attributes:
+        parts: Channels of each visual encoder; they follow from the encoders.
+        first_attends: How much the first encoder counts where the self-attention of the maps
+            compares locations, from 0 to 1; the others share the rest. None: all count the same.
+    """
+
+    parts: tuple[Size, ...] = ()
+    first_attends: Share | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be built."""
+        super().__post_init__()
+        split_parts(self.parts, self.c_v)
+
+
+class JoinedSSPL(Method):
+    """One SSPL per visual encoder: each learns on its own, and they make one map together.
+
+    Neither encoder can lean on the other. The map is the mean of their cosines.
+    """
+
+    config_class = JoinedSSPLConfig
+
+    def __init__(self, config: JoinedSSPLConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.parts = split_parts(config.parts, config.c_v)
+        plain = replace(config, parts=(), first_attends=None)
+        self.towers: Sequence[SSPLPlus] = nn.ModuleList(  # type: ignore[assignment]
+            SSPLPlus(replace(plain, c_v=c_v)) for c_v in self.parts
+        )
+        self.training_only = tuple(
+            f"towers.{i}.{name}" for i in range(len(self.parts)) for name in SSPLPlus.training_only
+        )
+
+    @property
+    def heads(self) -> list[nn.Parameter]:
+        """The projectors and predictors of every encoder."""
+        return [parameter for tower in self.towers for parameter in tower.heads]
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        """The mean of the losses; what they report, too, is averaged."""
+        views = zip(*(self._split(f_v) for f_v in batch[:2]), strict=True)
+        outputs: list[MethodOutput] = [
+            tower(batch._replace(f_v1=one, f_v2=other))
+            for tower, (one, other) in zip(self.towers, views, strict=True)
+        ]
+        report = {
+            name: torch.stack([output.report[name] for output in outputs]).mean()
+            for name in outputs[0].report
+        }
+        return MethodOutput(torch.stack([output.loss for output in outputs]).mean(), report)
+
+    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+        """The mean of the encoders' cosines with the sound, after self-attention if that is on."""
+        seen = [
+            tower.branch.refine(part, f_a, cycles, trace=False)[0]
+            for tower, part in zip(self.towers, self._split(f_v), strict=True)
+        ]
+        heard = attention.side_by_side([tower.hear(f_a) for tower in self.towers])
+        config = self.config
+        return attention.joined_map(
+            heard, seen, config.map_self_attention, config.map_boxes, config.first_attends
+        )
+
+    def _split(self, f_v: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(f_v, list(self.parts), dim=1)
