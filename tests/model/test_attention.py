@@ -67,19 +67,9 @@ def test_a_location_without_a_feature_is_like_nothing():
     assert torch.isfinite(f_v.grad).all()
 
 
-def test_the_map_does_not_see_lengths():
-    f_a, f_v = features()
-    torch.testing.assert_close(similarity(5 * f_a, 7 * f_v), similarity(f_a, f_v))
-
-
 def test_min_max_of_a_flat_map_is_zero_and_finite():
     flat = torch.full((1, 2, 3), 0.7)
     assert (min_max(flat) == 0).all()
-
-
-def test_min_max_is_per_sample():
-    s = torch.tensor([[[0.0, 1.0]], [[10.0, 30.0]]])
-    torch.testing.assert_close(min_max(s), torch.tensor([[[0.0, 1.0]], [[0.0, 1.0]]]))
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """Audio-visual objects against loops written from their definition."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.avobject import AVObject, AVObjectConfig, every_score
 from soundspot.model.methods.method import Batch
 
@@ -84,16 +82,3 @@ def test_gradients_reach_every_parameter_and_maps_use_all_but_the_scale() -> Non
     method.eval().maps(batch.f_v1, batch.f_a).square().sum().backward()
     unused = [n for n, p in method.named_parameters() if p.grad is None]
     assert tuple(unused) == method.training_only == ("scale",)
-
-
-def test_a_single_pair_has_nothing_to_be_told_from() -> None:
-    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
-        a_method()(a_batch(1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"embedding": 0}, "at least 1"), ({"scale": 0.0}, "positive")]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(SMALL, **wrong)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.cavl import (
     CAVL,
     CAVLConfig,
@@ -126,14 +125,6 @@ def test_scenes_are_neighbors_in_a_circle() -> None:
     assert torch.equal(strange_scenes(3, 1), ~torch.eye(3, dtype=torch.bool))
 
 
-@pytest.mark.parametrize("step", [0, 2])
-def test_gradients_reach_every_parameter(step: int) -> None:
-    method = a_method()
-    method.step.fill_(step)
-    method(a_batch()).loss.backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.parameters())
-
-
 def test_the_map_of_one_pair_belongs_to_the_nearest_center() -> None:
     method, batch = a_method(), a_batch(1)
     seen, heard = features(method, batch.f_v1, batch.f_a)
@@ -169,16 +160,3 @@ def test_another_center_is_nearest_to_another_sound() -> None:
         method._hear = lambda f_a, center=center: center[None, None]
         maps.append(method.maps(batch.f_v1, batch.f_a))
     torch.testing.assert_close(sum(maps), torch.ones(1, 2, 3))
-
-
-def test_a_single_pair_has_nothing_to_be_told_from() -> None:
-    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
-        a_method()(a_batch(1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"sources": 0}, "at least 1"), ({"margin": 0.0}, "positive")]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(SMALL, **wrong)

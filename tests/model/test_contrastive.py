@@ -1,7 +1,6 @@
 """The contrastive reference against loops written from its definition."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -64,15 +63,6 @@ def test_the_share_of_frames_that_fit_their_own_sound_best() -> None:
     assert matched(logits.T).item() == 1
 
 
-def test_gradients_reach_both_sides() -> None:
-    torch.manual_seed(0)
-    method = Contrastive(SMALL)
-    method(a_batch()).loss.backward()
-    for parameter in method.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.abs().sum() > 0
-
-
 def test_maps_are_cosines_and_work_for_one_pair() -> None:
     torch.manual_seed(0)
     method, batch = Contrastive(SMALL), a_batch(1)
@@ -98,13 +88,6 @@ def test_the_soft_maximum(temperature: float, expected: float) -> None:
     assert soft_maximum(maps, temperature).item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_soft_maximum_lies_between_mean_and_maximum() -> None:
-    maps = torch.rand(2, 2, 15, generator=torch.Generator().manual_seed(2))
-    soft = soft_maximum(maps, 0.1)
-    assert (soft < maps.amax(dim=2)).all()
-    assert (soft > maps.mean(dim=2)).all()
-
-
 def test_sounds_that_are_alike_share_the_target() -> None:
     f_a = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])
     targets = alike_targets(f_a, 0.1)
@@ -122,13 +105,6 @@ def test_soft_targets_enter_the_loss_by_rows() -> None:
     ]
     # The transposed logits happen to be the same, so both directions cost the same.
     assert info_nce(logits, targets).item() == pytest.approx(sum(by_hand) / 2, rel=1e-6)
-
-
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"pooling": -0.1}, {"alike": -1.0}])
-def test_impossible_temperatures_are_refused(wrong: dict[str, float]) -> None:
-    make: Callable[..., ContrastiveConfig] = ContrastiveConfig
-    with pytest.raises(ValueError, match="temperature"):
-        make(**wrong)
 
 
 def test_self_attention_is_for_maps_alone() -> None:
@@ -160,8 +136,6 @@ def test_sound_and_frame_are_compared_in_fewer_dimensions() -> None:
     method, batch = Contrastive(replace(SMALL, embedding=3)), a_batch()
     assert method.conv(batch.f_v1).shape == (3, 3, 2, 3) and method.g(batch.f_a).shape == (3, 3)
     assert method(batch).loss.item() == pytest.approx(loss_by_loops(method, batch), rel=1e-5)
-    with pytest.raises(ValueError, match="needs visual_conv"):
-        replace(SMALL, embedding=3, visual_conv=False)
 
 
 def test_centering_takes_what_all_sounds_have_in_common_from_the_sound() -> None:
@@ -196,11 +170,6 @@ def test_joined_encoders_learn_on_their_own_and_average_their_cosines() -> None:
     assert torch.allclose(method.maps(batch.f_v1, batch.f_a), expected, atol=1e-6)
 
 
-def test_parts_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"parts=\[4, 4\] must add up to c_v=7"):
-        replace(SMALL, parts=(4, 4))
-
-
 def test_the_self_attention_of_joined_encoders_can_look_by_the_first_alone() -> None:
     torch.manual_seed(0)
     config = replace(SMALL, embedding=2, parts=(4, 3), self_attention=0.2)
@@ -220,5 +189,3 @@ def test_the_self_attention_of_joined_encoders_can_look_by_the_first_alone() -> 
     maps = [other.maps(batch.f_v1, batch.f_a) for other in (even, default)]
     assert torch.allclose(maps[0], maps[1], atol=1e-6)
     assert not torch.allclose(maps[0], expected, atol=1e-3)
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        replace(config, first_attends=2.0)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.dmc import DMC, DMCConfig, cluster, every_agreement, max_margin
 from soundspot.model.methods.method import Batch
 
@@ -93,12 +92,6 @@ def test_agreement_is_the_sum_of_cosines_of_the_same_centers() -> None:
     assert every_agreement(seen, heard).tolist() == [[2.0, 0.0], [1.0, -1.0]]
 
 
-def test_gradients_reach_every_parameter() -> None:
-    method = a_method()
-    method(a_batch()).loss.backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in method.parameters())
-
-
 @pytest.mark.parametrize("kind", ["assignment", "cosine"])
 def test_the_map_of_one_pair_shows_the_best_center(kind: str) -> None:
     method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
@@ -113,23 +106,3 @@ def test_the_map_of_one_pair_shows_the_best_center(kind: str) -> None:
     assert found.shape == (1, 2, 3)
     np.testing.assert_allclose(found[0].detach(), expected.reshape(2, 3), atol=1e-5)
     assert method.training_only == ()
-
-
-def test_maps_follow_the_sound() -> None:
-    method, batch = a_method(), a_batch(11)
-    frame = batch.f_v1[:1].expand(11, -1, -1, -1)
-    maps = method.maps(frame, batch.f_a)
-    assert len({tuple(m.flatten().tolist()) for m in maps.detach()}) > 1
-
-
-def test_a_single_pair_has_nothing_to_be_told_from() -> None:
-    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
-        a_method()(a_batch(1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"centers": 1}, "at least 2"), ({"margin": -1.0}, "not be negative")]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(SMALL, **wrong)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.dsol import (
     DSOL,
     DSOLConfig,
@@ -183,16 +182,3 @@ def test_maps_follow_the_sound_and_use_every_parameter() -> None:
     maps.square().sum().backward()
     assert all(p.grad is not None for p in method.parameters())
     assert method.training_only == ("step",)
-
-
-def test_a_single_pair_has_nothing_to_be_told_from() -> None:
-    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
-        a_method()(a_batch(1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"kinds": 1}, "at least 2"), ({"c_a": 0}, "at least 1")]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(SMALL, **wrong)

@@ -6,7 +6,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import boxed
 from soundspot.model.checkpoint import Card, build_method, load, save
 from soundspot.model.methods.method import Batch
@@ -109,16 +108,3 @@ def test_what_maps_do_not_need_is_left_out_of_an_exported_model(tmp_path):
         *("branch.g.layers.0.weight", "branch.g.layers.0.bias", "branch.g.layers.2.weight"),
         *("branch.g.layers.2.bias", "branch.conv.weight", "branch.conv.bias"),
     }
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"c_v": 17, "parts": [11, 5]}, r"parts=\[11, 5\] must add up to c_v=17"),
-        ({"c_v": 17, "first_attends": 1.5}, "first_attends=1.5 must be from 0 to 1"),
-        ({"c_v": 17, "visual_conv": False}, "embedding needs visual_conv"),
-    ],
-)
-def test_what_cannot_be_joined_is_refused(settings, reason):
-    with pytest.raises(SoundspotError, match=reason):
-        build(**settings)

@@ -97,9 +97,3 @@ def test_swapped_prediction_by_hand_and_without_gradient_through_the_targets():
     loss.backward()
     slope = ((seen / 0.1).softmax(dim=1) - q_heard) / 0.1 / 4
     torch.testing.assert_close(seen.grad, slope)
-
-
-def test_collapse_monitor_of_two_opposite_vectors_by_hand():
-    """Over the batch (1, -1) has a standard deviation of 1, not of an estimate from a sample."""
-    z = torch.tensor([[3.0, 0.0], [-5.0, 0.0]])
-    assert losses.collapse_monitor(z).item() == pytest.approx((1 + 0) / 2 * 2**0.5)

@@ -84,7 +84,7 @@ def test_an_installed_package_adds_a_method(tmp_path):
 
 def test_a_package_cannot_replace_a_method(tmp_path):
     install(tmp_path, "sspl", "toy:Toy")
-    assert METHODS["sspl"].module.__name__ == "SSPL"
+    assert METHODS["sspl"].module.__name__ == "SSPLPlus"
     assert list(METHODS).count("sspl") == 1
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
+from soundspot.common.errors import ConfigError, SoundspotError
 from soundspot.model.checkpoint import Card, build_method, load, save
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Batch
@@ -14,8 +14,10 @@ from soundspot.training.recipe import FeatureSpec
 
 HEADS = {"projection": 7, "hidden": 13}
 SMALLER = {"sspl": HEADS, "joined-sspl": HEADS, "fnac": {"warmup": 0}}
-NEEDS_TWO = ["ezvsl", "slavc", "fnac", "sacl"]
-OURS = [*NEEDS_TWO, "icl", "ssltie"]
+TRAINED = [name for name in METHODS if name != "names"]
+TEACHES_ALONE = ["sspl", "joined-sspl", "contrastive", "icl", "ssltie"]  # from a single pair
+COSINES = [name for name in TRAINED if name not in ("avobject", "cavl", "dmc", "dsol")]
+IN_STAGES = ["dsol", "mssl"]  # not every weight learns from the first step on
 
 
 def build(name, **settings):
@@ -29,7 +31,7 @@ def batch(b=11, grid=7, seed=0):
     return Batch(*views, torch.rand(b, 2, 3, generator=rng), torch.full((b,), -1))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [n for n in TRAINED if n not in IN_STAGES])
 def test_gradients_reach_what_is_trained_and_nothing_else(name):
     method = build(name)
     method(batch()).loss.backward()
@@ -43,18 +45,17 @@ def test_gradients_reach_what_is_trained_and_nothing_else(name):
     assert {n.split(".")[0] for n in slow} <= {"slow", "last"}
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", COSINES)
 def test_maps_have_a_grid_and_follow_the_sound(name):
     method, data = build(name).eval(), batch(b=1, grid=3)
     maps = method.maps(data.f_v1, data.f_a)
     assert maps.shape == (1, 3, 3)
-    assert maps.abs().max() <= 1 + 1e-5
     other = method.maps(data.f_v1, 1 - data.f_a)
     assert not torch.allclose(maps, other, atol=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings"), [*((name, {}) for name in OURS), ("slavc", {"momentum_maps": False})]
+    ("name", "settings"), [*((name, {}) for name in COSINES), ("slavc", {"momentum_maps": False})]
 )
 def test_maps_need_every_weight_but_those_of_training_only(name, settings):
     method, data = build(name, **settings).eval(), batch(b=2)
@@ -66,7 +67,7 @@ def test_maps_need_every_weight_but_those_of_training_only(name, settings):
         assert same == key.startswith(method.training_only), key
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_an_exported_method_makes_the_same_maps(name, tmp_path):
     method, data = build(name).half().float().eval(), batch(b=2)
     card = Card(name, dataclasses.asdict(method.config), FeatureSpec(), slim=True)
@@ -86,7 +87,7 @@ def train(method, optimizer, steps):
     return losses
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_training_goes_on_from_its_state_with_the_same_numbers(name):
     """Whatever a method draws or follows is in its state; torch's own generator is not."""
     method = build(name).train()
@@ -101,7 +102,7 @@ def test_training_goes_on_from_its_state_with_the_same_numbers(name):
     assert found == expected
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_evaluating_a_loss_changes_nothing(name):
     method = build(name).eval()
     before = {key: value.clone() for key, value in method.state_dict().items()}
@@ -110,18 +111,13 @@ def test_evaluating_a_loss_changes_nothing(name):
     assert all(torch.equal(before[key], value) for key, value in method.state_dict().items())
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_a_single_pair_teaches_or_is_refused_in_one_sentence(name):
-    method = build(name)
-    if name in NEEDS_TWO:
-        with pytest.raises(SoundspotError, match=r"a batch of 1 teaches it nothing; raise"):
-            method(batch(b=1))
-        return
-    method(batch(b=1)).loss.backward()
-    assert sum(p.grad.abs().sum() for p in method.parameters() if p.grad is not None) > 0
+@pytest.mark.parametrize("name", [n for n in TRAINED if n not in TEACHES_ALONE])
+def test_a_single_pair_has_nothing_to_be_told_from(name):
+    with pytest.raises(SoundspotError):
+        build(name)(batch(b=1))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
     """A black frame, whose every location looks the same."""
     method, data = build(name), batch(b=3)
@@ -133,21 +129,35 @@ def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "says"),
+    ("name", "wrong"),
     [
-        ("ezvsl", {"temperature": 0.0}, "temperature must be positive"),
-        ("fnac", {"dropout": 1.0}, "dropout from 0 to below 1"),
-        ("fnac", {"audio_weight": -1.0}, "must not be negative"),
-        ("slavc", {"momentum": 1.5}, "momentum in 0..1"),
-        ("ssltie", {"shift": -1}, "must not be negative"),
-        ("sacl", {"segments": 0}, "segments at least 1"),
-        ("sacl", {"negatives": 0.0}, "negatives must be above 0"),
-        ("icl", {"positive_threshold": 0.3}, "must hold"),
-        ("icl", {"temperature": -0.1}, "temperature must be positive"),
+        ("attention", {"c_v": 0}),
+        ("avobject", {"scale": 0.0}),
+        ("cavl", {"sources": 0}),
+        ("cavl", {"margin": 0.0}),
+        ("contrastive", {"pooling": -0.1}),
+        ("contrastive", {"parts": [2, 2]}),
+        ("contrastive", {"embedding": 3, "visual_conv": False}),
+        ("contrastive", {"first_attends": 1.1}),
+        ("dmc", {"centers": 1}),
+        ("dsol", {"kinds": 1}),
+        ("ezvsl", {"temperature": 0.0}),
+        ("fnac", {"dropout": 1.0}),
+        ("fnac", {"audio_weight": -1.0}),
+        ("hardway", {"background_threshold": 0.7}),
+        ("icl", {"positive_threshold": 0.3}),
+        ("joined-sspl", {"parts": [2, 2]}),
+        ("mssl", {"threshold": 1.0}),
+        ("names", {"root": 0.0}),
+        ("sacl", {"negatives": 0.0}),
+        ("slavc", {"momentum": 1.5}),
+        ("sspl", {"objective": "none"}),
+        ("sspl", {"embedding": 3}),
+        ("ssltie", {"shift": -1}),
     ],
 )
-def test_impossible_settings_are_refused(name, wrong, says):
-    with pytest.raises(SoundspotError, match=says):
+def test_impossible_settings_are_refused(name, wrong):
+    with pytest.raises(ConfigError):
         build(name, **wrong)
 
 
@@ -180,7 +190,3 @@ def test_a_step_in_bfloat16_is_close_to_one_in_float32(name, settings):
     assert all(torch.isfinite(gradient).all() for gradient in gradients[1])
     exact, rounded = (torch.cat([g.flatten() for g in each]) for each in gradients)
     assert torch.cosine_similarity(exact, rounded, dim=0) > 0.95
-
-
-def test_the_table_has_them():
-    assert set(OURS) <= set(METHODS)

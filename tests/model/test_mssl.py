@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.mssl import (
     MSSL,
@@ -186,16 +185,3 @@ def test_maps_follow_the_sound_and_use_what_is_not_for_training_only(kind: str) 
     assert {name.split(".")[0] for name in unused} - {"avc"} == (
         {"class_v"} if kind == "aligned" else projections
     )
-
-
-def test_a_single_pair_has_nothing_to_be_told_from() -> None:
-    with pytest.raises(SoundspotError, match="cannot learn from a batch of 1; raise train.batch"):
-        a_method()(a_batch(1))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"), [({"classes": 1}, "at least 2"), ({"threshold": 1.0}, "below 1")]
-)
-def test_impossible_settings_are_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(SMALL, **wrong)

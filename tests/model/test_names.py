@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from soundspot.model.bridge import Thing
 
 import soundspot
 from soundspot.common.config import to_dict
@@ -15,7 +14,8 @@ from soundspot.encoders import weights
 from soundspot.features.spec import FeatureSpec
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model import checkpoint
-from soundspot.model.methods.names import Names, NamesConfig, build_names
+from soundspot.model.label_map import Thing
+from soundspot.model.methods.names import Names, build_names
 
 THINGS = (Thing("left", (0,), (0,)), Thing("right", (1, 2), (1,)), Thing("both", (2,), (0, 1)))
 
@@ -77,12 +77,6 @@ def test_the_contour_leaves_out_what_is_more_probably_something_else() -> None:
     f_v[:, 2, :, 6] = 1
     (s,) = model.maps(f_v, heard(0))
     assert (s >= (s.min() + s.max()) / 2).nonzero()[:, 1].unique().tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize("key", ["self_attention", "temperature", "root"])
-def test_settings_that_divide_are_positive(key: str) -> None:
-    with pytest.raises(ValueError, match="must be positive"):
-        NamesConfig(**{key: 0.0})
 
 
 def test_the_choice_weighs_scores_and_probabilities() -> None:

@@ -95,7 +95,7 @@ class PlusBranch(Branch):
         if config.objective != "none":
             self.projector = Projector(width, config.hidden, config.projection)
 
-    def refine(self, f_v: Frame, f_a: Sound, cycles: int | None, trace: bool) -> list[Frame]:
+    def refine(self, f_v: Frame, f_a: Sound, cycles: int | None, trace: bool) -> list[Tensor]:
         """Convolution and self-attention, then the PCM."""
         f_v = self.conv(f_v)
         if self.config.self_attention:
