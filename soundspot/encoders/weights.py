@@ -87,6 +87,10 @@ def fetch(name: str | RegistryEntry, url: str | None = None) -> Path:
         state = _state(entry)  # another process may have fetched it while this one waited
         if state == "cached" and url is None:
             return product(entry)
+        if os.environ.get("SOUNDSPOT_OFFLINE", "0") not in ("", "0"):
+            raise WeightsError(
+                f"{entry.name} is {state} in the cache, and SOUNDSPOT_OFFLINE is set"
+            )
         known = [source.origin for source in entry.sources if source.origin is not None]
         failures = []
         for origin in known if url is None else [url]:

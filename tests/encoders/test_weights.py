@@ -5,6 +5,7 @@ import io
 import json
 import multiprocessing
 import os
+import resource
 import sys
 import tarfile
 import threading
@@ -334,6 +335,25 @@ def test_a_cache_that_cannot_be_made_is_one_sentence(site, tmp_path, monkeypatch
     with pytest.raises(SoundspotError) as caught:
         weights.load_tensors(MODEL)
     assert caught.value.code == "no-write"
+
+
+def _fetch_with_little_room(results) -> None:  # type: ignore[no-untyped-def]
+    sys.stderr = io.StringIO()  # pytest's is a file, which may not grow either
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
+    try:
+        weights.fetch(MODEL)
+    except SoundspotError as error:
+        results.put(error.code)
+
+
+def test_a_full_disk_has_a_code_and_leaves_nothing(site, tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    process = context.Process(target=_fetch_with_little_room, args=(results,))
+    process.start()
+    process.join(timeout=60)
+    assert results.get(timeout=1) == "no-write"
+    assert cached(tmp_path) == set()
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch):
