@@ -1,16 +1,18 @@
-"""docs/paper_to_code.md names files and functions that exist; links of README lead somewhere."""
+"""Pages name files, functions, recipes and commands that exist; links of README lead somewhere."""
 
 import ast
-import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from soundspot.cli.app import app
 from soundspot.model.methods import METHODS
+from test_imports import FOLDERS
 
 ROOT = Path(__file__).parents[1]
-FAST = "soundspot-fast-v1"
+PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
 PAGE = (ROOT / "docs" / "paper_to_code.md").read_text(encoding="utf-8")
 # `soundspot/file.py`, and after a colon the names in it: `function`, `Class.method`, ...
 MENTION = re.compile(r"`(soundspot/[\w/]+\.py)`(?:: (`[\w.]+`(?:, `[\w.]+`)*))?")
@@ -60,12 +62,10 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
 
 
 def test_the_recipes_that_pages_name_exist() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    named = {
-        name
-        for page in pages
-        for name in re.findall(r"recipes/(\w+)\.yaml", page.read_text("utf-8"))
-    }
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(
+        re.findall(r"(?:`|train |recipe |recipes/)((?:escvoc|flickr|vggsound)\w*_\w+)", text)
+    )
     assert named and named <= {path.stem for path in (ROOT / "recipes").glob("*.yaml")}
 
 
@@ -75,10 +75,20 @@ def test_the_page_of_methods_lists_the_table() -> None:
     assert set(listed) - {"method"} == set(METHODS)
 
 
-def test_the_speed_of_the_fast_model_is_the_measured_one() -> None:
-    measured = json.loads((ROOT / "results" / "localize_speed.json").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    times = {name: measured[f"{name}: times as many maps"] for name in ("soundspot-v1", FAST)}
-    assert f"{times[FAST]:.1f} times as many maps per second" in page
-    assert f"{times[FAST] / times['soundspot-v1']:.1f} times as many as it makes now" in page
-    assert f"{measured[f'720p video, {FAST}: CPU s per s']} CPU seconds" in page
+COMMANDS = {
+    (page.name, line)
+    for page in PAGES
+    for line in re.findall(r"^    soundspot (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    if not line.startswith("prepare CORPUS")  # a pattern
+}
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(COMMANDS))
+def test_the_commands_of_the_pages_are_understood(page: str, line: str) -> None:
+    app.parse_args(shlex.split(line, comments=True), print_error=False, exit_on_error=False)
+
+
+def test_the_page_of_the_design_lists_the_folders_in_their_order() -> None:
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^      (\w+)/ ", page, re.MULTILINE)
+    assert listed == [*FOLDERS, "pretrained"]

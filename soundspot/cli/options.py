@@ -18,7 +18,7 @@ Benchmarks = Annotated[list[str], Parameter(name=["--benchmark", "-b"], negative
 EngineName = Literal["local", "ray"]
 
 
-def read_moment(kind: type, tokens: Sequence[Token]) -> float | str:
+def read_moment(kind: object, tokens: Sequence[Token]) -> float | str:
     """A time as people write it: 12.5, 0:12, 1:02:03.5, best or middle; for `Moment`."""
     text = tokens[0].value
     if text in ("best", "middle"):
