@@ -144,7 +144,7 @@ def escvoc_hard(split: str, folder: Path) -> list[BenchmarkItem]:
     """Its truth is only in its pair set, where the pictures are degraded."""
     raise SoundspotError(
         f"escvoc-hard has no annotation files, so {folder} is of no use: make its pair set with "
-        f"`soundspot prepare escvoc-hard` and name it with --data ({split} split)"
+        f"`soundspot prepare escvoc-hard` and name it as the pair set ({split} split)"
     )
 
 

@@ -76,7 +76,7 @@ def find_leaks(
     items = load_benchmark(benchmark, annotations)
     train_ids = read_ids(train_list)
     if (train_data is None) != (data is None):
-        raise SoundspotError("comparing frames needs both --train-data and --data")
+        raise SoundspotError("comparing frames needs the pair sets of both sides")
     alike: list[Match] = []
     if train_data is not None and data is not None:
         alike = look_alikes(PairSet.open(train_data), PairSet.open(data), items)

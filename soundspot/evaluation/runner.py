@@ -114,9 +114,9 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
     models = [open_model(name, request.device) for name in dict.fromkeys(request.models)]
     cycles = request.cycles
     if cycles is not None and cycles < 1:
-        raise SoundspotError(f"the PCM needs at least one pass, got --cycles {cycles}")
+        raise SoundspotError(f"the PCM needs at least one pass, got {cycles} cycles")
     if cycles is not None and not any(model.trained_cycles for model in models):
-        raise SoundspotError(f"--cycles {cycles} needs a model with a PCM, but none has one")
+        raise SoundspotError(f"{cycles} cycles need a model with a PCM, but none has one")
     results = [score_benchmark(b, media[b.name], request, models, saved) for b in chosen]
     return Evaluation(request, tuple(results), tuple(models))
 
@@ -129,8 +129,8 @@ def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | Non
         return PairSet.open(data)
     if request.models:
         raise SoundspotError(
-            f"a model needs the pictures and sounds of {benchmark.name}: "
-            "name their pair set with --data"
+            f"a model needs the pictures and sounds of {benchmark.name}: name their pair set",
+            "missing",
         )
     return None
 

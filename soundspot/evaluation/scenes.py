@@ -46,9 +46,9 @@ def find_scenes(
             )
         return own, {}
     if annotations is None:
-        needs = "a pair set (--data) or " if split is not None else ""
+        needs = "a pair set or " if split is not None else ""
         raise SoundspotError(
-            f"{benchmark.name} needs {needs}the folder of its annotation files (--annotations)"
+            f"{benchmark.name} needs {needs}the folder of its annotation files", "missing"
         )
     items = load_benchmark(benchmark.name, annotations)
     if pairs is None:

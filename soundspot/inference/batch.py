@@ -216,7 +216,7 @@ def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> It
         out.mkdir(parents=True, exist_ok=True)
     if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
         raise SoundspotError(
-            f"{out} is neither empty nor a result of `localize`; choose another folder"
+            f"{out} is neither empty nor a result of `localize`; choose another folder", "exists"
         )
     with files.locked(out / files.LOCK, f"another process is writing {out}: wait for it to finish"):
         files.remove_leftovers(out, "**/.*")
@@ -236,7 +236,8 @@ def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
     for key in other[:1]:
         raise SoundspotError(
             f"{path.parent} was made with {key}={json.dumps(written.get(key))}, not "
-            f"{json.dumps(about[key])}; choose another folder or delete this one"
+            f"{json.dumps(about[key])}; choose another folder or delete this one",
+            "exists",
         )
 
 

@@ -56,5 +56,5 @@ def as_waveform(waveform: WaveformLike) -> Float32[np.ndarray, "48000"]:
         raise SoundspotError("expected a waveform of finite numbers, got NaN or infinity")
     sound = cut(waveform.astype(np.float32), None, SOUND_SAMPLES)
     if is_silent(sound):
-        raise SoundspotError("the waveform is silent: there is nothing to locate")
+        raise SoundspotError("the waveform is silent: there is nothing to locate", "silent")
     return sound

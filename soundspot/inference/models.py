@@ -140,7 +140,8 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
     if not shipped and not Path(chosen).exists():
         raise SoundspotError(
             f"no model {chosen!r}: {nearest(chosen, model_names())}, "
-            "or the path of a checkpoint or training run"
+            "or the path of a checkpoint or training run",
+            "unknown-model",
         )
     method, card = checkpoint.load(MODELS / f"{chosen}.safetensors" if shipped else Path(chosen))
     features = card.features

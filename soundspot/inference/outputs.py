@@ -34,7 +34,9 @@ def check_onnx(path: Path) -> None:
     check_file(path, kind="ONNX file", endings=[".onnx"])
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
-            raise SoundspotError(f"export-onnx needs {name}: {install_advice('export')}")
+            raise SoundspotError(
+                f"ONNX files need {name}: {install_advice('export')}", "not-installed"
+            )
 
 
 def check_file(
@@ -50,7 +52,8 @@ def check_file(
     if path.is_dir():
         raise SoundspotError(f"{path} is a folder: give the name of a file in it")
     if not path.parent.is_dir():
-        raise SoundspotError(f"there is no folder {path.parent} to write {path.name} to")
+        message = f"there is no folder {path.parent} to write {path.name} to"
+        raise SoundspotError(message, "missing")
     for file in others:
         if path.resolve() == file.resolve():
             raise SoundspotError(f"{path} is the same file as {file}, which would be overwritten")

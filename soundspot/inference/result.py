@@ -133,7 +133,9 @@ class Localization:
                 the lowest and highest of the map.
         """
         if self.frame is None or self.waveform is None:
-            raise SoundspotError("this result was stored without its frame: localize it again")
+            raise SoundspotError(
+                "this result was stored without its frame: localize it again", "no-picture"
+            )
         heat = self.heat if scale is None else map_heat(self.map, *scale)
         box = self.box if scale is None or self.box is None else hot_box(heat)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)

@@ -25,5 +25,5 @@ def test_a_flat_saliency_only_scales():
 
 @pytest.mark.parametrize("weight", [-0.1, 1.0, 7.0])
 def test_a_weight_outside_0_to_1_is_refused(weight):
-    with pytest.raises(SoundspotError, match=f"got {weight:g}"):
+    with pytest.raises(SoundspotError):
         check_weight(weight)

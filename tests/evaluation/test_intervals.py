@@ -101,11 +101,11 @@ def test_one_pair_proves_nothing():
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(SoundspotError, match="same pairs, got 3 and 2"):
+    with pytest.raises(SoundspotError):
         paired_test(np.zeros(3), np.zeros(2))
-    with pytest.raises(SoundspotError, match="got none"):
+    with pytest.raises(SoundspotError):
         bootstrap(np.array([]))
-    with pytest.raises(SoundspotError, match="got none"):
+    with pytest.raises(SoundspotError):
         over_seeds([])
-    with pytest.raises(SoundspotError, match="NaN"):
+    with pytest.raises(SoundspotError):
         bootstrap(np.array([0.1, np.nan]))

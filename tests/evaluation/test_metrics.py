@@ -151,5 +151,5 @@ def test_auc_by_hand():
 def test_one_pair_is_enough_and_none_is_refused():
     assert ciou_at(np.array([0.7])) == 1
     for number in (ciou_at, auc, success_curve):
-        with pytest.raises(SoundspotError, match="no pair was evaluated"):
+        with pytest.raises(SoundspotError):
             number(np.array([]))

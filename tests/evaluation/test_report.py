@@ -191,5 +191,5 @@ def test_a_pair_becomes_a_picture_of_its_own():
 
 def test_a_file_is_no_place_for_a_report(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(SoundspotError, match="is a file"):
+    with pytest.raises(SoundspotError):
         report.check_folder(tmp_path / "file")

@@ -239,7 +239,7 @@ def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
         np.testing.assert_allclose(found.similarity, alone.similarity, atol=1e-5)
         np.testing.assert_array_equal(found.waveform, alone.waveform)
     assert model.localize_batch([], []) == []
-    with pytest.raises(SoundspotError, match="a waveform for each frame, got 1 for 2"):
+    with pytest.raises(SoundspotError):
         model.localize_batch(frames[:2], sounds[:1])
 
 
@@ -288,18 +288,18 @@ def test_an_image_object_looks_like_its_file(tmp_path: Path, mode: str):
 
 
 @pytest.mark.parametrize(
-    ("frame", "reason"),
+    "frame",
     [
-        (np.zeros((5, 7, 3), np.float32), "uint8 values 0..255, got float32"),
-        (np.zeros((5, 7), np.uint8), r"H x W x 3, got \(5, 7\)"),
-        (np.zeros((3, 5, 7), np.uint8), r"H x W x 3, got \(3, 5, 7\)"),
-        (np.zeros((0, 7, 3), np.uint8), r"H x W x 3, got \(0, 7, 3\)"),
-        (torch.zeros(5, 7, 3, dtype=torch.uint8), r"3 x H x W, got \(5, 7, 3\)"),
-        (torch.zeros(3, 5, 7), "uint8 values 0..255, got float32"),
+        np.zeros((5, 7, 3), np.float32),
+        np.zeros((5, 7), np.uint8),
+        np.zeros((3, 5, 7), np.uint8),
+        np.zeros((0, 7, 3), np.uint8),
+        torch.zeros(5, 7, 3, dtype=torch.uint8),
+        torch.zeros(3, 5, 7),
     ],
 )
-def test_frames_that_are_refused(frame, reason):
-    with pytest.raises(SoundspotError, match=reason):
+def test_frames_that_are_refused(frame):
+    with pytest.raises(SoundspotError):
         as_frame(frame)
 
 
@@ -312,17 +312,17 @@ def test_the_middle_of_a_long_waveform_is_heard_and_a_short_one_is_repeated():
 
 
 @pytest.mark.parametrize(
-    ("waveform", "reason"),
+    "waveform",
     [
-        (np.zeros(48_000, np.int16), "floats in -1..1, got int16"),
-        (np.zeros((1, 48_000), np.float32), r"one axis, got \(1, 48000\)"),
-        (np.zeros(0, np.float32), r"one axis, got \(0,\)"),
-        (np.full(48_000, 0.25, np.float32), "silent"),
-        (np.full(48_000, np.nan, np.float32), "NaN"),
+        np.zeros(48_000, np.int16),
+        np.zeros((1, 48_000), np.float32),
+        np.zeros(0, np.float32),
+        np.full(48_000, 0.25, np.float32),
+        np.full(48_000, np.nan, np.float32),
     ],
 )
-def test_waveforms_that_are_refused(waveform, reason):
-    with pytest.raises(SoundspotError, match=reason):
+def test_waveforms_that_are_refused(waveform):
+    with pytest.raises(SoundspotError):
         as_waveform(waveform)
 
 
@@ -358,9 +358,7 @@ def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
     model, card = checkpoint.load(path)
     wrong = replace(card.features, visual="mobilenetv2")
     checkpoint.save(path, model, replace(card, features=wrong))
-    with pytest.raises(
-        SoundspotError, match="takes features of 512 channels, but mobilenetv2 .*1280"
-    ):
+    with pytest.raises(SoundspotError):
         soundspot.load(LEARNED_MODEL)
 
 
@@ -380,10 +378,10 @@ def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
     fewer = model.localize(frame, TONE, cycles=2)
     always = replace(model, cycles=2)
     np.testing.assert_array_equal(always.localize(frame, TONE).similarity, fewer.similarity)
-    with pytest.raises(SoundspotError, match="at least one cycle"):
+    with pytest.raises(SoundspotError):
         replace(model, cycles=0)
     np.testing.assert_allclose(fewer.similarity, steps[1], atol=1e-6)
-    with pytest.raises(SoundspotError, match="cycles=0"):
+    with pytest.raises(SoundspotError):
         model.localize(frame, TONE, cycles=0)
 
 
@@ -408,20 +406,21 @@ def test_every_shipped_model_finds_the_demo_dog(name):
 
 
 def test_models_and_devices_that_are_not_there(tmp_path: Path):
-    with pytest.raises(SoundspotError, match="no model 'untraned-sspl': did you mean 'untrained"):
+    with pytest.raises(SoundspotError) as error:
         soundspot.load("untraned-sspl")
-    with pytest.raises(SoundspotError, match="holds no training run"):
+    assert error.value.code == "unknown-model"
+    with pytest.raises(SoundspotError):
         soundspot.load(tmp_path)
-    with pytest.raises(SoundspotError, match="no device 'gpu' here"):
+    with pytest.raises(SoundspotError):
         soundspot.load("untrained-sspl", device="gpu")
 
 
 def test_cycles_mean_nothing_without_a_pcm():
     model = knowing([[1.0, 0.0], [0.0, 0.0]])
     frame = np.zeros((4, 4, 3), np.uint8)
-    with pytest.raises(SoundspotError, match="has no PCM"):
+    with pytest.raises(SoundspotError):
         model.localize(frame, TONE, cycles=2)
-    with pytest.raises(SoundspotError, match="has no PCM"):
+    with pytest.raises(SoundspotError):
         model.maps_by_cycle(frame, TONE)
 
 
