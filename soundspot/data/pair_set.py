@@ -192,13 +192,13 @@ def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
     """Decode a stored frame, which must be 256 x 256 RGB."""
     try:
         with images.recognize(io.BytesIO(data)) as image:
-            image.load()
-            size, mode, pixels = image.size, image.mode, np.array(image)
+            size, mode = image.size, image.mode
+            pixels = np.array(image) if size == (FRAME_SIZE, FRAME_SIZE) else None
     except Exception as error:  # Pillow reports a broken file as almost anything
         raise ItemError(
             Problem("unreadable", name, f"is not a readable image ({error})")
         ) from error
-    if size != (FRAME_SIZE, FRAME_SIZE) or mode != "RGB":
+    if pixels is None or mode != "RGB":
         reason = f"must be {FRAME_SIZE}x{FRAME_SIZE} RGB, not {size[0]}x{size[1]} {mode}"
         raise ItemError(Problem("size", name, reason))
     return pixels

@@ -3,7 +3,7 @@
 A damaged file may keep a decoder busy forever, inside a call that nothing can interrupt. A child
 process could be killed, but would have to read every file twice; so pictures are decoded in a
 separate thread, which is abandoned if it does not answer. It keeps a core and its memory until it
-answers after all, or the process ends; `hung` counts such threads, for long-running programs.
+answers after all, or the process ends.
 """
 
 import queue
@@ -15,11 +15,6 @@ T = TypeVar("T")
 SECONDS = 60.0
 
 _left_behind: dict[threading.Thread, Any] = {}  # what decoders that did not answer still work on
-
-
-def hung() -> int:
-    """How many decoders are still at work on a picture that has been given up."""
-    return len(_left_behind)
 
 
 def within(items: Iterator[T], refuse: Callable[[], Exception], keep: object) -> Iterator[T]:

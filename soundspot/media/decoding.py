@@ -24,6 +24,7 @@ from soundspot.common.errors import MediaError
 from soundspot.media import deadline
 
 SAMPLE_RATE = 16_000
+MOST_PIXELS = 2**26  # of a picture; a small file may claim any number, and each takes memory
 
 CLOCK_TOLERANCE = 1e-3  # s; Matroska rounds time stamps to a millisecond
 _BELIEVED = 86_400  # s; nobody shows one picture for longer, and a longer file is measured
@@ -59,11 +60,10 @@ class HangError(MediaError):
 
 
 @contextmanager
-def open_container(path: Path, max_pixels: int | None = None) -> Iterator[InputContainer]:
+def open_container(path: Path) -> Iterator[InputContainer]:
     """Open a sound or video; what the decoder says, here or in the body, becomes a sentence.
 
-    Pictures of more than `max_pixels` are refused before there is memory for them, whatever the
-    header says.
+    Pictures of more than MOST_PIXELS are refused, by their decoder too if the header lies.
     """
     try:
         # "file:" keeps FFmpeg from taking a name with a colon for a network protocol.
@@ -78,11 +78,13 @@ def open_container(path: Path, max_pixels: int | None = None) -> Iterator[InputC
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why})") from error
-    for stream in container.streams.video if max_pixels else ():
+    for stream in container.streams.video:
         if stream.codec_context is not None:
-            stream.codec_context.options = {"max_pixels": str(max_pixels)}
+            stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
     try:
-        with explain(_damage(path, max_pixels)):
+        for stream in container.streams.video:
+            check_size(path, stream.width or 0, stream.height or 0)
+        with explain(f"{path} is cut short or damaged"):
             yield container
     except HangError:  # the decoder is still at work
         raise
@@ -92,9 +94,11 @@ def open_container(path: Path, max_pixels: int | None = None) -> Iterator[InputC
     container.close()
 
 
-def _damage(path: Path, max_pixels: int | None) -> str:
-    large = f", or has pictures of more than {max_pixels:,} pixels" if max_pixels else ""
-    return f"{path} is cut short or damaged{large}"
+def check_size(path: Path, width: int, height: int) -> None:
+    """Refuse pictures that are too large, before there is memory for them."""
+    if width * height > MOST_PIXELS:
+        large = f"{path} has pictures of {width} x {height} pixels"
+        raise MediaError(f"{large}: at most {MOST_PIXELS:,} can be read, so make them smaller")
 
 
 @contextmanager
@@ -167,7 +171,6 @@ def decode(
     kind: Track,
     start: float,
     container: InputContainer | None = None,
-    max_pixels: int | None = None,
 ) -> Iterator[tuple[float, Any]]:
     """Decode (time, frame) from `start` or before it on.
 
@@ -176,10 +179,9 @@ def decode(
         kind: The track.
         start: 0, or a second to seek to if that is exact (see `seeks_exactly`).
         container: The file, if it is open already; with start=0 nothing has been read from it.
-        max_pixels: As `open_container` takes it.
     """
-    source = open_container(path, max_pixels) if container is None else nullcontext(container)
-    with source as file, explain(_damage(path, max_pixels)):
+    source = open_container(path) if container is None else nullcontext(container)
+    with source as file, explain(f"{path} is cut short or damaged"):
         stream = find_stream(file, kind)
         if stream is None:
             raise MediaError(f"{path} has no {kind} that can be decoded")
@@ -188,7 +190,7 @@ def decode(
         if frames is not None:
             yield from _timed(path, file, stream, frames)
             return
-    yield from decode(path, kind, 0.0, max_pixels=max_pixels)
+    yield from decode(path, kind, 0.0)
 
 
 def _frames(path: Path, container: InputContainer, stream: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from soundspot.common.errors import MediaError
-from soundspot.media.decoding import Picture, explain
+from soundspot.media.decoding import MOST_PIXELS, Picture, check_size, explain
 
 # Pillow knows many more, some of which start other programs (EPS runs Ghostscript).
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF")
@@ -31,8 +31,22 @@ def recognize(file: Path | BytesIO) -> Image.Image:
 def open_image(path: Path) -> Image.Image | None:
     """Open an image, to be closed by the caller; None if the file is not an image."""
     with _explain_damage(path), suppress(UnidentifiedImageError):
-        return recognize(path)
+        image = recognize(path)
+        _limit_size(path, image)
+        return image
     return None
+
+
+def _limit_size(path: Path, image: Image.Image) -> None:
+    """Let a large JPEG be decoded at a part of its size; refuse other formats."""
+    width, height = image.size
+    if width * height <= MOST_PIXELS:
+        return
+    for part in (2, 4, 8):
+        if width * height <= MOST_PIXELS * part**2:
+            image.draft(None, (width // part, height // part))
+            break
+    check_size(path, *image.size)
 
 
 def upright_size(path: Path, image: Image.Image) -> tuple[int, int]:
@@ -59,7 +73,7 @@ def decode_image(name: object, source: Image.Image) -> Picture:
         if image.has_transparency_data:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return np.array(image.convert("RGB"))
+        return np.array(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def resize_tensor(

@@ -21,6 +21,7 @@ from soundspot.media.decoding import Track
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["image", "sound", "video"]
+LOWEST_RATE = 1000  # Hz; at 1 Hz, which a damaged file may claim, a song lasts for months
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,6 @@ class MediaInfo:
         duration: Seconds; for a video those of its pictures, None for an image.
         size: (width, height) as displayed, after rotation; None for a sound.
         has_sound: Whether there is a sound track (it may be silent).
-        max_pixels: Readers refuse a video's pictures that are larger, before decoding them.
     """
 
     path: Path
@@ -41,7 +41,6 @@ class MediaInfo:
     duration: float | None
     size: tuple[int, int] | None
     has_sound: bool
-    max_pixels: int | None = None
 
     @property
     def _is_a(self) -> str:
@@ -106,10 +105,9 @@ class OpenMedia:
         again, so that several may run side by side.
         """
         unread, self._unread = self._unread, None
-        path, largest = self.info.path, self.info.max_pixels
         if start > 0 and decoding.seeks_exactly(self.container, kind):
-            return decoding.decode(path, kind, start, self.container, largest)
-        return decoding.decode(path, kind, 0.0, unread, largest)
+            return decoding.decode(self.info.path, kind, start, self.container)
+        return decoding.decode(self.info.path, kind, 0.0, unread)
 
     def announced_size(self) -> tuple[int, int] | None:
         """Width and height as the header has them, before rotation; None for a sound."""
@@ -146,18 +144,12 @@ def probe(media: Media) -> MediaInfo:
 
 
 @contextmanager
-def opened(media: Media, max_pixels: int | None = None) -> Iterator[OpenMedia]:
-    """Open a file and find out what it holds; one that is open already is left open.
-
-    Args:
-        media: The file.
-        max_pixels: For a path: what `MediaInfo` says of it.
-    """
+def opened(media: Media) -> Iterator[OpenMedia]:
+    """Open a file and find out what it holds; one that is open already is left open."""
     if isinstance(media, OpenMedia):
         yield media
         return
     known = media if isinstance(media, MediaInfo) else None
-    largest = max_pixels if known is None else known.max_pixels
     path = media.path if isinstance(media, MediaInfo) else Path(media)
     _check_file(path)
     image = images.open_image(path) if known is None or known.kind == "image" else None
@@ -166,9 +158,8 @@ def opened(media: Media, max_pixels: int | None = None) -> Iterator[OpenMedia]:
             size = images.upright_size(path, image)
             yield OpenMedia(MediaInfo(path, "image", None, size, has_sound=False), image)
         return
-    with decoding.open_container(path, largest) as container:
-        info = known or replace(_inspect(path, container), max_pixels=largest)
-        yield OpenMedia(info, container=container)
+    with decoding.open_container(path) as container:
+        yield OpenMedia(known or _inspect(path, container), container=container)
 
 
 def _check_file(path: Path) -> None:
@@ -190,6 +181,8 @@ def _inspect(path: Path, container: InputContainer) -> MediaInfo:
     stream = audio if video is None else video
     if stream is None:
         raise MediaError(f"{path} has neither pictures nor sound that can be decoded")
+    if audio is not None and audio.rate and audio.rate < LOWEST_RATE:
+        raise MediaError(f"{path} has a sound of {audio.rate} samples per second: convert it first")
     duration = decoding.duration(path, container, stream)
     if not duration > 0:
         raise MediaError(f"{path} has zero length")

@@ -3,16 +3,18 @@
 import itertools
 import struct
 import threading
+import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from test_clips import gray, refused, tone, write
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.moments import listen
 from soundspot.media import clips as media
-from soundspot.media import deadline, decoding, writing
+from soundspot.media import deadline, decoding, images, writing
 
 AGES = 1e12  # s
 
@@ -112,20 +114,43 @@ def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatc
         ended.wait()
 
 
-def test_a_decoder_that_answers_late_leaves_nothing_behind(monkeypatch):
+def test_a_decoder_that_answers_late_ends_after_all(monkeypatch):
     answer = threading.Event()
     monkeypatch.setattr(deadline, "SECONDS", 0.01)
-    before = deadline.hung()
     late = (answer.wait(20) for _ in range(1))
     with pytest.raises(TimeoutError):
         next(deadline.within(late, TimeoutError, keep=late))
-    assert deadline.hung() == before + 1
-    (thread,) = [
-        thread for thread in deadline._left_behind if deadline._left_behind[thread][0] is late
-    ]
+    left = [thread for thread in threading.enumerate() if thread.name == "decoder"]
     answer.set()
-    thread.join(20)
-    assert deadline.hung() == before
+    for thread in left:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_large_jpeg_is_read_smaller_and_other_formats_are_refused(tmp_path: Path, monkeypatch):
+    for module in (images, decoding):
+        monkeypatch.setattr(module, "MOST_PIXELS", 50 * 100)
+    pixels = np.full((101, 211, 3), 77, np.uint8)
+    for name in ("a.jpg", "a.png", "a.webp"):
+        Image.fromarray(pixels).save(tmp_path / name)
+    small = media.read_frame(tmp_path / "a.jpg")
+    assert small.shape == (26, 53, 3) and abs(int(small[5, 5, 0]) - 77) <= 1
+    assert media.probe(tmp_path / "a.jpg").size == (53, 26)
+    media.write_video(tmp_path / "a.mp4", [np.full((64, 96, 3), 9, np.uint8)] * 2, None, 5.0)
+    for name in ("a.png", "a.webp", "a.mp4"):
+        with pytest.raises(media.MediaError) as caught:
+            media.read_frame(tmp_path / name)
+        assert caught.value.code == "unreadable"
+
+
+@pytest.mark.parametrize("rate", [1, 999])
+def test_a_sound_of_a_few_samples_a_second_is_refused(tmp_path: Path, rate: int):
+    with wave.open(str(tmp_path / "s.wav"), "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes(bytes(range(1, 251)) * 80)
+    with pytest.raises(media.MediaError) as caught:
+        media.read_sound(tmp_path / "s.wav")
+    assert caught.value.code == "unreadable"
 
 
 def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
