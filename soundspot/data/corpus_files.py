@@ -8,6 +8,7 @@ clip is a video, or a picture and a sound with the same id.
 
 import hashlib
 import itertools
+import json
 import os
 import re
 from collections import defaultdict
@@ -19,7 +20,7 @@ from typing import Any
 from soundspot.common.errors import MediaError, SoundspotError
 from soundspot.common.files import list_files
 from soundspot.data.manifest import Box, hash_split, media_digest
-from soundspot.data.pair_set import FRAME_SIZE, ItemError, decode_frame, decode_sound
+from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import LedgerEntry, Status, status_of
 from soundspot.media import PICTURES, SOUNDS, VIDEOS
 from soundspot.media import clips as media
@@ -68,6 +69,7 @@ class Outcome:
         digest: Of frame and sound, see `manifest.media_digest`.
         frame: JPEG; empty if an earlier run has stored it.
         sound: FLAC; empty if an earlier run has stored it.
+        inputs: Of the files that it was, or could have been, made from; see `inputs_of`.
     """
 
     status: Status
@@ -76,18 +78,45 @@ class Outcome:
     digest: str = ""
     frame: bytes = b""
     sound: bytes = b""
+    inputs: str = ""
 
 
-def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an earlier run stored: a pair's id, its files' digest, and what it was made from."""
+
+    id: str
+    digest: str
+    inputs: str
+
+
+def inputs_of(item: CorpusItem, source: Path) -> str:
+    """A digest of the item and its files: their names, sizes, times of change and inodes."""
+    files = []
+    for name in itertools.chain(*item.choices):
+        try:
+            status = (source / name).stat()
+            files.append((name, status.st_size, status.st_mtime_ns, status.st_ino))
+        except OSError:
+            files.append((name, -1, 0, 0))
+    return digest_of(json.dumps((item.id, item.name, item.at, item.absent, item.choices, files)))
+
+
+def prepare_item(
+    item: CorpusItem, source: Path, stored: Path | None = None, kept: Kept | None = None
+) -> Outcome:
     """Read an item's frame and the 3 s around it, from the first choice that has both.
 
-    `source` is the corpus's folder, `stored` a pair set that may contain the item already.
+    `source` is the corpus's folder. What an earlier run `kept` in the pair set `stored` is taken,
+    if neither the files that it was made from nor the stored ones have changed.
     """
+    inputs = inputs_of(item, source)
     if item.absent is not None:
-        return Outcome(*item.absent)
+        return Outcome(*item.absent, inputs=inputs)
     # With several choices, the stored files do not tell which one they came from.
-    if stored and len(item.choices) == 1 and (digest := _stored_digest(stored, item.id)):
-        return Outcome("done", used=item.choices[0], digest=digest)
+    same = stored and kept and kept.inputs == inputs and len(item.choices) == 1
+    if stored and kept and same and _stored_digest(stored, item.id) == kept.digest:
+        return Outcome("done", used=item.choices[0], digest=kept.digest, inputs=inputs)
     faults: list[tuple[Status, str]] = []
     for files in item.choices:
         paths = [source / file for file in files]
@@ -99,16 +128,14 @@ def prepare_item(item: CorpusItem, source: Path, stored: Path | None = None) -> 
             image = len(files) > 1 and paths[0].suffix.lower() in PICTURES
             sound_file = paths[1] if len(paths) > 1 else None
             clip = media.read_clip(paths[0], sound_file, None if image else item.at)
-        except MediaError as error:
+        except MediaError as error:  # anything else is a fault of ours, not of the file
             faults.append((status_of(error), str(error).replace(f"{source}{os.sep}", "")))
-            continue
-        except Exception as error:  # among millions of files, some break a decoder in new ways
-            faults.append(("unreadable", f"{files[0]} cannot be read ({error!r})"))
             continue
         frame = media.jpeg_bytes(resize_frame(clip.frame, FRAME_SIZE, FRAME_SIZE))
         sound = media.flac_bytes(clip.waveform)
-        return Outcome("done", _join(faults), files, _digest(frame, sound), frame, sound)
-    return Outcome(faults[0][0], _join(faults))
+        digest = digest_pair(frame, sound)
+        return Outcome("done", _join(faults), files, digest, frame, sound, inputs)
+    return Outcome(faults[0][0], _join(faults), inputs=inputs)
 
 
 def _join(faults: list[tuple[Status, str]]) -> str:
@@ -116,18 +143,16 @@ def _join(faults: list[tuple[Status, str]]) -> str:
 
 
 def _stored_digest(root: Path, id: str) -> str:
-    """The digest of the files that an earlier run stored; empty unless both exist and decode."""
-    frame, sound = f"frames/{id}.jpg", f"sounds/{id}.flac"
+    """The digest of the files that an earlier run stored; empty unless both exist."""
     try:
-        picture, waveform = (root / frame).read_bytes(), (root / sound).read_bytes()
-        decode_frame(picture, frame)
-        decode_sound(waveform, sound)
-    except (OSError, ItemError):
+        frame = (root / f"frames/{id}.jpg").read_bytes()
+        return digest_pair(frame, (root / f"sounds/{id}.flac").read_bytes())
+    except OSError:
         return ""
-    return _digest(picture, waveform)
 
 
-def _digest(frame: bytes, sound: bytes) -> str:
+def digest_pair(frame: bytes, sound: bytes) -> str:
+    """The digest of a pair's two files."""
     return media_digest(hashlib.sha256(frame).digest(), hashlib.sha256(sound).digest())
 
 

@@ -4,15 +4,21 @@ The processes only read; this one alone writes, in the items' order. So the outp
 on the engine, nor on the number of processes, nor on where a run was killed.
 """
 
+import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from soundspot.common.config import from_dict, parse_json
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import explain_write_errors
 from soundspot.common.progress import progress
-from soundspot.data.corpus_files import CorpusItem, Outcome, prepare_item
-from soundspot.data.manifest import Pair
+from soundspot.data.corpus_files import CorpusItem, Kept, Outcome, prepare_item
+from soundspot.data.manifest import Pair, write_rows
 from soundspot.data.shards import Judge, Read, store_shards
 from soundspot.data.writer import LedgerEntry, PairWriter, Summary
 from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_items
@@ -52,6 +58,7 @@ class PrepareOptions:
     tar: bool = False
 
 
+RECORD = ".prepared.jsonl"  # a line of `Kept` per pair, written as it is stored
 DEFAULTS = PrepareOptions()
 MIDDLE = {"frame": "the middle one", "sound": "3 s around the frame"}  # rules of most corpora
 
@@ -64,11 +71,15 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
     # Another machine may see the same files, but has another working directory.
     stored = None if options.tar else out.absolute()
     prepare = partial(_prepare_there, source=plan.source.absolute(), stored=stored)
+    kept: dict[str, Kept] = {}
 
     def read(items: Iterable[CorpusItem]) -> Iterator[Outcome]:
-        return map_items(prepare, items, options.engine, lambda _: Outcome("unreadable", CRASHED))
+        jobs = ((item, kept.get(item.id)) for item in items)
+        return map_items(prepare, jobs, options.engine, lambda _: Outcome("unreadable", CRASHED))
 
     with writer.locked():
+        if not options.tar:
+            kept |= _read_record(out / RECORD)
         if options.tar:
             outcomes = store_shards(plan.source, plan.items, out, read, judge)
         else:
@@ -76,6 +87,7 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
         frames, sounds = ("", "") if options.tar else ("frames/", "sounds/")
         pairs: list[Pair] = []
         entries: list[LedgerEntry] = []
+        record: list[Kept] = []
         items = progress(plan.items, "preparing clips")
         for item, outcome in zip(items, outcomes, strict=True):
             entries += _ledger_entries(item, outcome)
@@ -91,15 +103,31 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
                     digest=outcome.digest,
                 )
                 pairs.append(pair)
+                record.append(Kept(item.id, outcome.digest, outcome.inputs))
+        if not options.tar:  # in the items' order, and without those that are gone
+            write_rows(out / RECORD, record)
         return writer.finish(pairs, (), [*entries, *plan.notes])
 
 
-def _prepare_there(item: CorpusItem, source: Path, stored: Path | None) -> Outcome:
+def _prepare_there(
+    job: tuple[CorpusItem, Kept | None], source: Path, stored: Path | None
+) -> Outcome:
     """Prepare an item, but not where the whole corpus seems to be missing."""
     check_visible(source)
     if stored is not None:
         check_visible(stored)
-    return prepare_item(item, source, stored)
+    return prepare_item(job[0], source, stored, job[1])
+
+
+def _read_record(path: Path) -> dict[str, Kept]:
+    """What earlier runs stored; the last line of a run that was killed may be torn."""
+    kept: dict[str, Kept] = {}
+    with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            with suppress(ValueError, AttributeError, SoundspotError):
+                row = from_dict(Kept, parse_json(line))
+                kept[row.id] = row
+    return kept
 
 
 def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> Outcome:
@@ -115,12 +143,16 @@ def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> O
 def _store_files(
     items: Sequence[CorpusItem], writer: PairWriter, read: Read, judge: Judge
 ) -> Iterator[Outcome]:
-    for item, outcome in zip(items, read(items), strict=True):
-        judged = judge(item, outcome)
-        if judged.status == "done" and judged.frame:  # else an earlier run has stored it
-            writer.store(f"frames/{item.id}.jpg", judged.frame)
-            writer.store(f"sounds/{item.id}.flac", judged.sound)
-        yield judged
+    path = writer.root / RECORD
+    with explain_write_errors(path), path.open("a", encoding="utf-8", buffering=1) as record:
+        for item, outcome in zip(items, read(items), strict=True):
+            judged = judge(item, outcome)
+            if judged.status == "done" and judged.frame:  # else an earlier run has stored it
+                writer.store(f"frames/{item.id}.jpg", judged.frame)
+                writer.store(f"sounds/{item.id}.flac", judged.sound)
+                row = Kept(item.id, judged.digest, judged.inputs)
+                record.write(json.dumps(asdict(row)) + "\n")
+            yield dataclasses.replace(judged, frame=b"", sound=b"")
 
 
 def _ledger_entries(item: CorpusItem, outcome: Outcome) -> list[LedgerEntry]:

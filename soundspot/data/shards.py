@@ -6,13 +6,12 @@ no time or owner: the same input gives the same bytes.
 """
 
 import dataclasses
-import hashlib
 import io
 import itertools
-import json
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from soundspot.common.config import from_dict, parse_json
@@ -20,11 +19,16 @@ from soundspot.common.errors import SoundspotError
 from soundspot.common.files import (
     ShardJournal,
     atomic_write,
-    file_size,
     split_into_blocks,
     surplus_shards,
 )
-from soundspot.data.corpus_files import CorpusItem, Outcome
+from soundspot.data.corpus_files import (
+    CorpusItem,
+    Outcome,
+    digest_of,
+    digest_pair,
+    inputs_of,
+)
 from soundspot.data.pair_set import PairSet
 from soundspot.data.writer import LEDGER, LedgerEntry, PairWriter, Status
 
@@ -48,7 +52,7 @@ def store_shards(
     """
     blocks = split_into_blocks(items, per_shard)
     journals = [_journal(out, number, source, block) for number, block in enumerate(blocks)]
-    kept = [_read_rows(journal) for journal in journals]
+    kept = [_read_rows(journal, block) for journal, block in zip(journals, blocks, strict=True)]
     missing = (block for block, rows in zip(blocks, kept, strict=True) if rows is None)
     fresh = read(itertools.chain.from_iterable(missing))
     for block, journal, rows in zip(blocks, journals, kept, strict=True):
@@ -84,28 +88,48 @@ def _write(
     return done
 
 
-def _read_rows(journal: ShardJournal) -> list[tuple[Outcome, Status]] | None:
-    """What was read, without the bytes, and the verdict; None if the shard must be made (again)."""
+@dataclass(frozen=True)
+class _Row:
+    """What a journal says of an item: its outcome without the bytes, and the verdict."""
+
+    status: Status
+    reason: str
+    used: tuple[str, ...]
+    digest: str
+    judged: Status
+
+
+def _read_rows(
+    journal: ShardJournal, items: Sequence[CorpusItem]
+) -> list[tuple[Outcome, Status]] | None:
+    """What was read, and the verdicts; None if the shard must be made (again)."""
     if not journal.fits():
         return None
+    names = [field.name for field in dataclasses.fields(_Row)]
     try:
-        return [
-            (Outcome(status, reason, tuple(used), digest), judged)
-            for status, reason, used, digest, judged in map(parse_json, journal.lines())
+        rows = [
+            from_dict(_Row, dict(zip(names, values, strict=True)))
+            for values in map(parse_json, journal.lines())
         ]
-    except (ValueError, TypeError):
+        with tarfile.open(journal.data, "r:") as tar:
+            for item, row in zip(items, rows, strict=True):
+                if row.judged == "done" and _packed_digest(tar, item.id) != row.digest:
+                    return None
+    except (OSError, ValueError, TypeError, KeyError, tarfile.TarError, SoundspotError):
         return None
+    return [(Outcome(row.status, row.reason, row.used, row.digest), row.judged) for row in rows]
+
+
+def _packed_digest(tar: tarfile.TarFile, id: str) -> str:
+    frame, sound = (tar.extractfile(f"{id}.{suffix}") for suffix in ("jpg", "flac"))
+    return digest_pair(frame.read(), sound.read()) if frame and sound else ""
 
 
 def _journal(out: Path, number: int, source: Path, items: Sequence[CorpusItem]) -> ShardJournal:
-    """The journal of a shard; its inputs are the items, their files and the files' sizes."""
-    digest = hashlib.sha256()
-    for item in items:
-        files = [(name, file_size(source / name)) for name in itertools.chain(*item.choices)]
-        row = (item.id, item.name, item.at, item.absent, item.choices, files)
-        digest.update(json.dumps(row).encode())
+    """The journal of a shard, whose inputs are those of its items."""
+    inputs = digest_of("".join(inputs_of(item, source) for item in items))
     path = out / f".shard-{number:06d}.jsonl"
-    return ShardJournal(path, _shard_path(out, number), ("plan", digest.hexdigest()))
+    return ShardJournal(path, _shard_path(out, number), ("plan", inputs))
 
 
 def _shard_path(out: Path, number: int) -> Path:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from soundspot.media.decoding import AnyPicture
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
 SHARD_FRAMES = 256
+SHARD_SOUNDS = 16_384
+MAPPED = 256  # files that are open at a time; a process may often have no more than 1,024
 DESCRIPTION = "features.json"
 
 
@@ -76,7 +79,8 @@ def read_description(path: Path, expected: Mapping[str, Any]) -> Description:
             was, now = json.dumps(stored[key])[:80], json.dumps(value)[:80]
             raise SoundspotError(
                 f"the feature cache {path.parent} is stale: its {key} is {was}, but now it is "
-                f"{now}; encode into another folder, or delete this one"
+                f"{now}; encode into another folder, or delete this one",
+                "no-features",
             )
     return description
 
@@ -100,9 +104,22 @@ def contents_of(pairs: PairSet) -> Contents:
     return Contents(*unique)
 
 
-def sounds_file(version: int) -> str:
-    """The file of all sounds: the originals (version 0), or those with noise."""
-    return f"noisy{version:02d}.npy" if version else "audio.npy"
+def shard_names(name: str, rows: int, per_shard: int) -> list[tuple[str, int]]:
+    """The files of a group of rows, and how many rows each has."""
+    starts = range(0, rows, per_shard)
+    blocks = [min(per_shard, rows - start) for start in starts]
+    return [(f"{name}-{number:05d}.npy", block) for number, block in enumerate(blocks)]
+
+
+def sound_shards(folder: Path, version: int, rows: int) -> list[tuple[str, int]]:
+    """The files of all sounds: the originals (version 0), or those with noise.
+
+    Few sounds are in one file, as are those of a cache that an older version made.
+    """
+    name = f"noisy{version:02d}" if version else "audio"
+    if 0 < rows <= SHARD_SOUNDS or (folder / f"{name}.npy").exists():
+        return [(f"{name}.npy", rows)]
+    return shard_names(name, rows, SHARD_SOUNDS)
 
 
 def grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
@@ -115,8 +132,37 @@ def sound_shape(spec: FeatureSpec) -> tuple[int, int]:
     return SOUND_SAMPLES // (PATCH_FRAMES * HOP), spec.c_a
 
 
+class Shard(NamedTuple):
+    """A file of the cache whose header has been checked; its rows begin at `offset`."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
+    changed: int
+
+
+class ShardGroup(NamedTuple):
+    """Rows in several files, of which all but the last have `per_shard` rows."""
+
+    shards: tuple[Shard, ...]
+    per_shard: int
+
+    def row(self, number: int) -> NDArray[Any]:
+        """One row; its file is mapped if it is not."""
+        shard, place = divmod(number, self.per_shard)
+        rows: NDArray[Any] = _mapped(self.shards[shard])[place]
+        return rows
+
+
+@lru_cache(MAPPED)
+def _mapped(shard: Shard) -> NDArray[Any]:
+    # An array that nobody uses any more closes its file.
+    return np.memmap(shard.path, shard.dtype, "r", shard.offset, shard.shape)
+
+
 class FeatureCache:
-    """A complete cache, memory-mapped.
+    """A complete cache, whose files are mapped into memory as they are read.
 
     Attributes:
         folder: Where it is.
@@ -133,14 +179,11 @@ class FeatureCache:
         self.sound_rows = {path: row for row, path in enumerate(description.sounds)}
         self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
         self._eval_rows = {path: row for row, path in enumerate(description.eval_frames)}
-        sounds = (len(self.sound_rows), *sound_shape(spec))
-        self._sounds: list[NDArray[np.float32]] = [
-            self._open_shard(sounds_file(k), sounds, np.float32) for k in range(spec.versions)
-        ]
+        self._sounds = [self._sound_group(k) for k in range(spec.versions)]
         self._views = [
-            self._open_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
+            self._view_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
         ]
-        self._eval = self._open_group("eval", len(self._eval_rows))
+        self._eval = self._view_group("eval", len(self._eval_rows))
 
     @classmethod
     def open(
@@ -150,7 +193,8 @@ class FeatureCache:
         path = folder / DESCRIPTION
         if not path.exists():
             raise SoundspotError(
-                f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`"
+                f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`",
+                "no-features",
             )
         made_from = {"spec": kind_of(spec), "pairs": pairs.fingerprint()}
         expected = {"code_version": CODE_VERSION, **made_from, **contents_of(pairs)._asdict()}
@@ -158,38 +202,46 @@ class FeatureCache:
             expected["weights"] = digest
         return cls(folder, read_description(path, expected), spec, pairs)
 
-    def _open_group(self, name: str, rows: int) -> list[NDArray[np.float16]]:
-        grid = grid_shape(self.spec)
-        return [
-            self._open_shard(
-                f"{name}-{i:05d}.npy", (min(SHARD_FRAMES, rows - start), *grid), np.float16
-            )
-            for i, start in enumerate(range(0, rows, SHARD_FRAMES))
-        ]
+    def _view_group(self, name: str, rows: int) -> ShardGroup:
+        shape, blocks = grid_shape(self.spec), shard_names(name, rows, SHARD_FRAMES)
+        return self._group(blocks, SHARD_FRAMES, shape, np.float16)
 
-    def _open_shard(
-        self, name: str, shape: tuple[int, ...], dtype: type[np.generic]
-    ) -> NDArray[Any]:
+    def _sound_group(self, version: int) -> ShardGroup:
+        blocks = sound_shards(self.folder, version, len(self.sound_rows))
+        per_shard = max((rows for _, rows in blocks), default=1)
+        return self._group(blocks, per_shard, sound_shape(self.spec), np.float32)
+
+    def _group(
+        self,
+        blocks: Sequence[tuple[str, int]],
+        per_shard: int,
+        row: tuple[int, ...],
+        dtype: type[np.generic],
+    ) -> ShardGroup:
+        shards = [self._check_shard(name, (rows, *row), dtype) for name, rows in blocks]
+        return ShardGroup(tuple(shards), per_shard)
+
+    def _check_shard(self, name: str, shape: tuple[int, ...], dtype: type[np.generic]) -> Shard:
         path = self.folder / name
-        if shape[0] == 0:
-            return np.empty((0,), np.float32)
         if not path.exists():
             raise SoundspotError(
                 f"the feature cache {self.folder} is incomplete: {name} is missing; "
                 f"`soundspot encode` with views={self.spec.views} and noisy={self.spec.noisy} "
-                "resumes it"
+                "resumes it",
+                "no-features",
             )
         try:
-            shard: NDArray[Any] = np.load(path, mmap_mode="r")
-            if (shard.shape, shard.dtype) != (shape, np.dtype(dtype)):
-                kind = f"{shard.shape} of {shard.dtype}, not {shape} of {np.dtype(dtype)}"
+            rows = np.load(path, mmap_mode="r")
+            if (rows.shape, rows.dtype) != (shape, np.dtype(dtype)):
+                kind = f"{rows.shape} of {rows.dtype}, not {shape} of {np.dtype(dtype)}"
                 raise ValueError(f"its shape is {kind}")
         except Exception as error:  # NumPy reports a broken header as almost anything
             reason = " ".join(str(error).split())[:200]
             raise SoundspotError(
-                f"{path} is damaged ({reason}); delete it and run `soundspot encode` again"
+                f"{path} is damaged ({reason}); delete it and run `soundspot encode` again",
+                "damaged",
             ) from error
-        return shard
+        return Shard(path, shape, np.dtype(dtype).str, rows.offset, path.stat().st_mtime_ns)
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
         """View views[i] of each frames[i]."""
@@ -209,19 +261,17 @@ class FeatureCache:
         """Audio embeddings; version 0, the default, is the original."""
         rows = [self.sound_rows[path] for path in paths]
         if versions is None:
-            return torch.from_numpy(self._sounds[0][rows])
-        chosen = [self._sounds[k][row] for k, row in zip(versions, rows, strict=True)]
+            versions = [0] * len(rows)
+        chosen = [self._sounds[k].row(row) for k, row in zip(versions, rows, strict=True)]
         return torch.from_numpy(np.stack(chosen))
 
     @staticmethod
-    def _gather(
-        groups: Sequence[list[NDArray[np.float16]]], rows: Sequence[int]
-    ) -> Float[Tensor, "b c h w"]:
+    def _gather(groups: Sequence[ShardGroup], rows: Sequence[int]) -> Float[Tensor, "b c h w"]:
         """Read rows, stored as h w c: permuted to b c h w they are already channels_last."""
-        out = torch.empty(len(rows), *groups[0][0].shape[1:])
+        out = torch.empty(len(rows), *groups[0].shards[0].shape[1:])
         for target, group, row in zip(out, groups, rows, strict=True):
             # PyTorch widens float16 faster than NumPy; the copy is because a map is read-only.
-            target.copy_(torch.from_numpy(np.array(group[row // SHARD_FRAMES][row % SHARD_FRAMES])))
+            target.copy_(torch.from_numpy(np.array(group.row(row))))
         return out.permute(0, 3, 1, 2)
 
 

@@ -4,6 +4,7 @@ Axes of arrays on disk: sounds are (sound, patch, channel), frames are (frame, h
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from soundspot.common.errors import BusyError, SoundspotError
-from soundspot.common.files import atomic_write, locked, remove_leftovers, write_text
+from soundspot.common.files import TEMPORARY, atomic_write, locked, write_text
 from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
@@ -30,8 +31,9 @@ from soundspot.features.cache import (
     contents_of,
     grid_shape,
     read_description,
+    shard_names,
     sound_shape,
-    sounds_file,
+    sound_shards,
 )
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders, rounded
 from soundspot.media.sound import add_noise
@@ -57,6 +59,7 @@ class _Shard(NamedTuple):
     shape: tuple[int, ...]
     dtype: type[np.generic]
     compute: Callable[[slice], NDArray[Any]]
+    leftovers: Sequence[Path]
 
 
 def encode(
@@ -80,7 +83,7 @@ def encode(
     encoders = load_encoders(spec, choose_device(device))
     work = _Work(pairs, spec, encoders, contents_of(pairs))
     description = folder / DESCRIPTION
-    with _claimed(description, wait=True):
+    with _claimed(description, True, _leftovers(folder)[DESCRIPTION]):
         if description.exists():
             read_description(description, _describe_cache(work))
         else:
@@ -100,7 +103,7 @@ def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> Non
     # Two rounds: first what no other process is working on, then wait for the rest.
     for wait in (False, True):
         for shard in shards:
-            with suppress(BusyError), _claimed(shard.path, wait):
+            with suppress(BusyError), _claimed(shard.path, wait, shard.leftovers):
                 if shard.path.exists():
                     advance(shard.shape[0] if not wait else 0)
                 else:
@@ -118,7 +121,7 @@ def _load_maker(root: Path, folder: Path, spec: FeatureSpec, device: str) -> Cal
 
 def _make_shard(shards: Mapping[str, _Shard], name: str) -> int:
     shard = shards[name]
-    with _claimed(shard.path, wait=True):
+    with _claimed(shard.path, True, shard.leftovers):
         if not shard.path.exists():
             _compute_shard(shard, lambda done: None)
     return shard.shape[0]
@@ -157,20 +160,24 @@ def _describe_cache(work: _Work) -> dict[str, Any]:
 def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
     """The files of a cache, the cheapest and most needed first."""
     spec, contents = work.spec, work.contents
-    if contents.sounds:
-        shape = (len(contents.sounds), *sound_shape(spec))
-        for version in range(spec.versions):
-            compute_sounds = partial(_encode_sounds, work, version)
-            yield _Shard(folder / sounds_file(version), shape, np.float32, compute_sounds)
+    left = _leftovers(folder)  # listed once: a large cache has thousands of files
+    for version in range(spec.versions):
+        start = 0
+        for name, rows in sound_shards(folder, version, len(contents.sounds)):
+            compute_sounds = partial(_encode_sounds, work, version, start)
+            shape: tuple[int, ...] = (rows, *sound_shape(spec))
+            yield _Shard(folder / name, shape, np.float32, compute_sounds, left[name])
+            start += rows
     for name, frames, view in (
         ("eval", contents.eval_frames, None),
         *((f"view{k:02d}", contents.train_frames, k) for k in range(spec.views)),
     ):
-        for start in range(0, len(frames), SHARD_FRAMES):
-            rows = min(SHARD_FRAMES, len(frames) - start)
+        start = 0
+        for file, rows in shard_names(name, len(frames), SHARD_FRAMES):
             compute = partial(_encode_frames, work, frames, view, start)
-            path = folder / f"{name}-{start // SHARD_FRAMES:05d}.npy"
-            yield _Shard(path, (rows, *grid_shape(spec)), np.float16, compute)
+            shape = (rows, *grid_shape(spec))
+            yield _Shard(folder / file, shape, np.float16, compute, left[file])
+            start += rows
 
 
 def noise_generator(seed: int, version: int, row: int) -> np.random.Generator:
@@ -178,12 +185,14 @@ def noise_generator(seed: int, version: int, row: int) -> np.random.Generator:
     return np.random.default_rng([seed, version, row, 1])
 
 
-def _encode_sounds(work: _Work, version: int, rows: slice) -> NDArray[Any]:
-    heard = [work.pairs.waveform(path) for path in work.contents.sounds[rows]]
+def _encode_sounds(work: _Work, version: int, start: int, rows: slice) -> NDArray[Any]:
+    """Embeddings of some rows of the shard that starts at sound `start`."""
+    first, last = start + rows.start, start + rows.stop
+    heard = [work.pairs.waveform(path) for path in work.contents.sounds[first:last]]
     if version:
         heard = [
             add_noise(sound, noise_generator(work.spec.seed, version, row))
-            for row, sound in enumerate(heard, rows.start)
+            for row, sound in enumerate(heard, first)
         ]
     waveforms = torch.from_numpy(np.stack(heard))
     embeddings: Tensor = work.encoders.audio(waveforms.to(work.encoders.device))
@@ -222,11 +231,22 @@ def _compute_shard(shard: _Shard, advance: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def _claimed(path: Path, wait: bool) -> Iterator[None]:
+def _claimed(path: Path, wait: bool, leftovers: Sequence[Path]) -> Iterator[None]:
     """Hold the lock of one file, and only of that one: other processes write the others."""
     with locked(path.parent / ".locks" / path.name, busy="", wait=wait):
-        remove_leftovers(path.parent, f".{path.stem}.*")
+        for left in leftovers:
+            left.unlink(missing_ok=True)
         yield
+
+
+def _leftovers(folder: Path) -> Mapping[str, list[Path]]:
+    """The temporary files of each file; whoever holds its lock may delete them."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in folder.glob(".*"):
+        if TEMPORARY.fullmatch(path.name):
+            stem, _, suffix = path.name[1:].rsplit(".", 2)
+            found[f"{stem}.{suffix}"].append(path)
+    return found
 
 
 def encode_with_bar(

@@ -324,6 +324,81 @@ def test_strict_fails_on_any_loss(
     assert "line\\nbreak.mp4" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("tar", [False, True])
+def test_a_rerun_makes_anew_what_changed_in_the_corpus_or_in_the_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tar: bool
+) -> None:
+    """A video that another of the same size replaces, and stored bytes that are damaged."""
+    source, out = tmp_path / "videos", tmp_path / "out"
+    source.mkdir()
+    small_shards(monkeypatch)
+    (source / "b.avi").write_bytes(raw_film(tmp_path, 200))
+    (source / "a.avi").write_bytes(raw_film(tmp_path, 40))
+    again = partial(folder.prepare, source, out, options=PrepareOptions(tar=tar))
+    first = again().pairset
+    assert np.median(first.frame(first.pairs[0])) < 60
+
+    replaced = raw_film(tmp_path, 150)
+    assert len(replaced) == (source / "a.avi").stat().st_size
+    (source / "a.avi").write_bytes(replaced)
+    second = again().pairset
+    assert 130 < np.median(second.frame(second.pairs[0])) < 170
+    assert second.pairs[1] == first.pairs[1]
+
+    clean = tree(out)
+    stored = out / ("shard-000000.tar" if tar else second.pairs[1].frame)
+    data = bytearray(stored.read_bytes())
+    place = data.index(b"\xff\xda") + 40  # in the first picture's pixels
+    data[place] ^= 0xFF
+    stored.write_bytes(data)
+    assert "changed" in {problem.kind for problem in find_problems(PairSet.open(out))}
+    again()
+    assert tree(out) == clean
+
+
+def raw_film(tmp_path: Path, brightness: int) -> bytes:
+    """A film whose length in bytes does not depend on what it shows."""
+    path = tmp_path / "raw.avi"
+    film(path, "rawvideo", "pcm_s16le", brightness)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["short", "no list", "status", "text"])
+def test_a_damaged_journal_of_a_shard_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    source, out = tmp_path / "videos", tmp_path / "out"
+    source.mkdir()
+    small_shards(monkeypatch)
+    for name in "ab":
+        mp4(source / f"{name}.mp4", 90 + ord(name))
+    prepare = partial(folder.prepare, source, out, options=PrepareOptions(tar=True))
+    prepare()
+    clean = tree(out)
+    journal = out / ".shard-000000.jsonl"
+    head, first, second = journal.read_text().splitlines()
+    rows = {
+        "short": [head, first],
+        "no list": [head, first, "7"],
+        "status": [head, first, second.replace("done", "dome")],
+        "text": [head, first, second.replace('["b.mp4"]', '"b.mp4"')],
+    }
+    journal.write_text("\n".join([*rows[damage], ""]))
+    prepare()
+    assert tree(out) == clean
+
+
+def test_a_fault_of_ours_is_not_two_million_bad_files(
+    messy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("a bug")
+
+    monkeypatch.setattr(media, "read_clip", broken)
+    with pytest.raises(AttributeError):
+        folder.prepare(messy, tmp_path)
+
+
 def test_check_finds_media_that_prepare_did_not_write(messy: Path, tmp_path: Path) -> None:
     pairs = folder.prepare(messy, tmp_path).pairset
     first, second = pairs.pairs[:2]

@@ -10,7 +10,14 @@ import torch
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_views
-from soundspot.features.cache import FeatureCache, contents_of, open_encoded
+from soundspot.features import cache
+from soundspot.features.cache import (
+    FeatureCache,
+    Shard,
+    ShardGroup,
+    contents_of,
+    open_encoded,
+)
 from soundspot.features.encoding import encode, encode_with_bar
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
 
@@ -64,17 +71,17 @@ def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs, tmp
         open_encoded(tiny_pairs, spec)
     said = []
     encode_with_bar(tiny_pairs, spec, said.append)
-    cache, encoders = open_encoded(tiny_pairs, spec), load_encoders(spec)
-    assert cache.weights == encoders_digest(spec)
+    features, encoders = open_encoded(tiny_pairs, spec), load_encoders(spec)
+    assert features.weights == encoders_digest(spec)
     assert "vgg16-yamnet" in said[1] and "mobilenetv2-yamnet" in said[3]
-    assert cache.view(["frames/train-0.jpg"], [1]).shape == (1, 1792, 14, 14)
+    assert features.view(["frames/train-0.jpg"], [1]).shape == (1, 1792, 14, 14)
     frame = next(pair.frame for pair in tiny_pairs.pairs if pair.boxes is not None)
     pixels = torch.from_numpy(tiny_pairs.frame(frame)).permute(2, 0, 1)
     now = encoders.visual(*evaluation_views([pixels], spec.view_sizes))
-    assert torch.allclose(cache.evaluation([frame]), now, atol=2e-3)
-    sound = next(iter(cache.sound_rows))
+    assert torch.allclose(features.evaluation([frame]), now, atol=2e-3)
+    sound = next(iter(features.sound_rows))
     waveform = torch.from_numpy(tiny_pairs.waveform(sound))[None]
-    assert torch.allclose(cache.sound([sound]), encoders.audio(waveform), atol=1e-5)
+    assert torch.allclose(features.sound([sound]), encoders.audio(waveform), atol=1e-5)
 
 
 def test_no_cache_says_how_to_make_one(tiny_pairs, tmp_path):
@@ -146,9 +153,42 @@ def test_a_damaged_cache_is_one_sentence(tiny_pairs, made, tmp_path, damage):
 
 def test_frames_and_sounds_come_back_under_their_own_names(tiny_pairs, made):
     """Row n is that of the n-th name: of a cache that mixes them up nothing can be learned."""
-    cache, folder, _ = made
+    features, folder, _ = made
     rows = np.load(folder / "view01-00000.npy")
     names = contents_of(tiny_pairs).train_frames
     for row in (0, 3, 10):
         expected = torch.from_numpy(rows[row]).float().permute(2, 0, 1)
-        assert torch.equal(cache.view([names[row]], [1])[0], expected)
+        assert torch.equal(features.view([names[row]], [1])[0], expected)
+
+
+def test_more_shards_than_open_files_are_read(tmp_path):
+    resource = pytest.importorskip("resource")
+    shards = []
+    for number in range(400):
+        np.save(tmp_path / f"{number}.npy", np.array([[number], [-number]], np.float16))
+        shards.append(Shard(tmp_path / f"{number}.npy", (2, 1), "<f2", 128, 0))
+    group = ShardGroup(tuple(shards), 2)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (350, limits[1]))
+    try:
+        read = [int(group.row(row)[0]) for row in range(800)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert read == [sign * number for number in range(400) for sign in (1, -1)]
+
+
+def test_many_sounds_are_in_several_files_and_old_caches_in_one(tiny_pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "SHARD_SOUNDS", 3)
+    spec = FeatureSpec(pretrained=False, views=0, noisy=1)
+    parts = encode(tiny_pairs, tmp_path / "parts", spec)
+    assert len(list((tmp_path / "parts").glob("noisy01-0*.npy"))) == 3
+    monkeypatch.undo()
+    whole = encode(tiny_pairs, tmp_path / "whole", spec)
+    names = list(whole.sound_rows)
+    assert (tmp_path / "whole/audio.npy").exists() and len(names) == 8
+    for versions in ([0] * 8, [1] * 8):
+        expected = whole.sound(names, versions)
+        assert torch.allclose(parts.sound(names, versions), expected, atol=1e-6)
+    monkeypatch.setattr(cache, "SHARD_SOUNDS", 3)
+    again = FeatureCache.open(tmp_path / "whole", tiny_pairs, spec)
+    assert torch.equal(again.sound(names), whole.sound(names))
