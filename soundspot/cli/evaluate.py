@@ -129,36 +129,36 @@ def reproduce(
         table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles),
             figure (success, iterations, examples, false-negatives), or one that is not in the
             paper (steps, ingredients).
-        data: Pair set to train on.
+        data: Pair set to train on. With --no-training only its name counts, escvoc by default.
         seeds: Number of seeds. Default: 3, or 1 with --quick.
         quick: Train for only a few steps, to see the whole table quickly.
         test: Pair set to test on, if the training set has no test split.
         benchmark: Benchmark to test on, then its duets if it has any. Default: the training set's.
         annotations: Folder of the benchmark's annotation files.
         runs: Folder of all runs.
-        records: Folder of the records of runs: a run that has one is neither trained nor tested
-            again, and every other gets one. Default: records in the folder of the runs.
-        no_training: Train nothing: make the table from finished and recorded runs, and name the
-            lines that have neither.
-        line: Train only this line; repeat for several. The others are treated as with
-            --no-training.
+        records: File of the records of runs: a run that has one is neither trained nor tested
+            again, and every other gets one. Default: records.jsonl.gz in the folder of the runs.
+        no_training: Make the table from records alone, without any data set, and name the lines
+            that have none.
+        line: Train only this line; repeat for several. The others are taken from the records.
         out: Folder for the table as JSON and Markdown, and the figure. Default: as --runs.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
-    from soundspot.data.pair_set import PairSet
+    from soundspot.reproduce import runs as known
     from soundspot.reproduce.experiments import check_lines, find_table
     from soundspot.reproduce.results import write_table
-    from soundspot.reproduce.runs import ReproductionPlan, choose_test_set
 
-    experiment = find_table(table)  # refuse a wrong name first
-    check_lines(experiment, line or ())
-    pairs = PairSet.open(data)
-    test_set = choose_test_set(pairs, test, benchmark or (), annotations, experiment)
+    check_lines(find_table(table), line or ())  # refuse wrong names first
+    kept = records or runs / "records.jsonl.gz"
+    media = None
+    if no_training:
+        trained_on, tested_on = known.find_recorded(kept, data, benchmark or ())
+    else:
+        media = known.find_media(data, test, benchmark or (), annotations)
+        trained_on, tested_on = known.describe(media)
     count = seeds if seeds is not None else 1 if quick else 3
-    plan = ReproductionPlan(
-        *(table, pairs, test_set, count, quick, runs, device),
-        records=records,
-        no_training=no_training,
+    plan = known.ReproductionPlan(
+        *(table, trained_on, tested_on, media, count, quick, runs, kept, device),
         lines=tuple(line or ()),
     )
     write_table(plan, out or runs, say)

@@ -88,7 +88,7 @@ Weight = Annotated[float, Range(0)]
 Positive = Annotated[float, Range(1e-9)]
 Share = Annotated[float, Range(0, 1)]
 BelowOne = Annotated[float, Range(0, 1 - 1e-9)]
-_RENAMED = {"map_centring": "map_centering"}  # keys that older checkpoints and runs hold
+_RENAMED = {"map_centring": "map_centering", "centres": "centers"}  # keys of older checkpoints
 _INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 
 

@@ -21,6 +21,15 @@ PAPER_TESTS = {"flickr249": "flickr", "flickr250": "flickr", "vggss4692": "vggss
 
 
 @dataclass(frozen=True)
+class TrainingSet:
+    """What a table says of the set it was trained on, which need not be on this machine."""
+
+    name: str
+    root: Path
+    fingerprint: str  # the first 16 digits
+
+
+@dataclass(frozen=True)
 class Line:
     """One line of a table, the same for every seed.
 
@@ -81,7 +90,7 @@ def find_table(name: str) -> Experiment:
     return from_dict(Experiment, content)
 
 
-def lines_for(experiment: Experiment, pairs: PairSet) -> list[Line]:
+def lines_for(experiment: Experiment, pairs: PairSet | TrainingSet) -> list[Line]:
     """The lines of a table that apply to a training set."""
     return [line for line in experiment.lines if line.only in (None, pairs.name)]
 
@@ -94,19 +103,19 @@ def check_lines(experiment: Experiment, labels: Sequence[str]) -> None:
         )
 
 
-def _base(line: Line, pairs: PairSet) -> dict[str, Any]:
+def _base(line: Line, pairs: PairSet | TrainingSet) -> dict[str, Any]:
     bases = read_yaml(TABLES / f"{BASES}.yaml")
     kinds = choose("training set", pairs.name, bases)
     base: dict[str, Any] = choose(f"kind of line for {pairs.name}", line.base, kinds)
     return base
 
 
-def seeds_of(line: Line, pairs: PairSet, asked: int) -> range:
+def seeds_of(line: Line, pairs: PairSet | TrainingSet, asked: int) -> range:
     """The seeds of a line: those asked for, or fewer if its training takes hours."""
     return range(min(asked, _base(line, pairs).get("seeds", asked)))
 
 
-def recipe_of(line: Line, pairs: PairSet, seed: int, quick: bool) -> Recipe:
+def recipe_of(line: Line, pairs: PairSet | TrainingSet, seed: int, quick: bool) -> Recipe:
     """The recipe of a line on a training set."""
     base = {key: value for key, value in _base(line, pairs).items() if key != "seeds"}
     faster = QUICK + line.quick if quick else ()

@@ -1,68 +1,174 @@
-"""The figure of a table: curves of its numbers, or examples of its maps."""
+"""The figure of a table, by matplotlib: curves of its numbers, or examples of its maps.
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+Axes: n pairs, l lines, h w the map as a model made it.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
+from soundspot.common.errors import install_advice
+from soundspot.common.files import atomic_write
+from soundspot.evaluation.metrics import THRESHOLDS
 from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import score
+from soundspot.evaluation.report.pictures import pair_picture
 from soundspot.evaluation.rows import MAIN
-from soundspot.reproduce import likeness, runs
-from soundspot.reproduce.drawing import draw_curves
-from soundspot.reproduce.examples import Column, Examples, write_examples
-from soundspot.reproduce.runs import ReproductionPlan
+from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun, features_of, maps_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from soundspot.reproduce.results import Results, TableLine
+
+SHOWN = 8  # pairs of a sheet of examples
+SIDE = 160  # pixels of a picture
+SIZES = {"success": (6, 4), "iterations": (6, 4), "steps": (9, 6)}  # inches
+
+log = logging.getLogger(__name__)
 
 
-def draw_figure(
-    results: Mapping[str, Any], plan: ReproductionPlan, out: Path, say: Callable[[str], None]
+def draw_curves(results: "Results", path: Path) -> Path | None:
+    """Draw the curves of a table, if its figure has any, as SVG; None without matplotlib."""
+    if results.figure not in SIZES or not has_matplotlib():
+        return None
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZES[results.figure], layout="constrained")
+    draw = {"success": _success, "iterations": _iterations, "steps": _steps}[results.figure]
+    draw(figure, results.lines)
+    figure.suptitle(f"{results.title} ({results.data})", fontsize="medium")
+    # With the table's name as salt, the ids inside the SVG are the same every time.
+    with atomic_write(path) as part, matplotlib.rc_context({"svg.hashsalt": results.table}):
+        figure.savefig(part, format="svg", metadata={"Date": None})
+    return path
+
+
+def has_matplotlib() -> bool:
+    """Whether figures can be drawn; says what to install if they cannot."""
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        log.warning("no figure: matplotlib is not installed (%s)", install_advice("plots"))
+        return False
+    return True
+
+
+def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+    """Success by threshold (Fig. 4)."""
+    axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio")
+    for line in lines:
+        axes.plot(THRESHOLDS, line.curve or (), label=line.label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+    """CIoU and AUC by passes of the PCM (Fig. 6)."""
+    axes = figure.add_subplot(xlabel="passes t of the PCM while testing", ylabel="cIoU, AUC")
+    for line in lines:
+        for name, values in (line.passes or {}).items():
+            label = f"{line.label}, {'AUC' if name == 'auc' else 'cIoU'}"
+            axes.plot(range(1, len(values) + 1), values, "o-", label=label)
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _steps(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+    """Validation scores and the spread of z by optimizer steps, one curve per seed."""
+    panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
+    grid = figure.subplots(2, 2, sharex=True)
+    for axes, (name, label) in zip(grid.flat, panels.items(), strict=True):
+        for number, line in enumerate(lines):
+            curves = [seed.validations for seed in line.seeds if name in (seed.validations or {})]
+            for k, curve in enumerate(filter(None, curves)):
+                shown = line.label if k == 0 else None
+                axes.plot(curve["step"], curve[name], color=f"C{number}", alpha=0.8, label=shown)
+        axes.set_title(label, fontsize="small")
+        axes.grid(alpha=0.3)
+    for axes in grid[1]:
+        axes.set_xlabel("optimizer steps")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+
+
+class _Column(NamedTuple):
+    """What the first seed of a line makes of every pair."""
+
+    label: str
+    maps: Float[np.ndarray, "n h w"]
+    ciou: Float[np.ndarray, "n"]
+
+
+def draw_examples(
+    title: str,
+    taken: Mapping[str, Mapping[int, ScoredRun]],
+    plan: ReproductionPlan,
+    path: Path,
+    say: Say,
 ) -> Path | None:
-    """Draw the figure of a table into a folder.
-
-    Maps can only be drawn for runs that have a folder; lines with nothing but a record are left
-    out and named.
-
-    Returns:
-        The file, or None if the table has no figure, no run of it has a folder, or matplotlib is
-        missing.
-    """
-    if results["figure"] is None:
-        return None
-    if results["figure"] != "examples":
-        return draw_curves(results, out / f"{results['table']}.svg")
-    lines, absent = _split_by_folder(results, plan)
+    """Draw the same pairs under every line that has a run on this machine (Figs. 2, 5, S2, S3)."""
+    present = {
+        label: (run.folder, run.scores.guidance)
+        for label, by_seed in taken.items()
+        if (run := next(iter(by_seed.values()))).folder is not None
+    }
+    absent = [label for label in taken if label not in present]
     if absent:
-        named = "; ".join(f"{line['label']} ({line['seeds'][0]['run']})" for line in absent)
-        effect = "leaves out these lines, which" if lines else "cannot be drawn: its lines"
-        say(f"the figure of examples {effect} have a record, but no folder in {plan.runs}: {named}")
-    if not lines:
+        say(f"the examples leave out what has a record but no run here: {'; '.join(absent)}")
+    if plan.media is None or not present or not has_matplotlib():
         return None
-    whose = _examples if plan.test_set.benchmarks else likeness.likeness_examples
-    examples = whose({**results, "lines": lines}, plan)
-    labels = [*(line["label"] for line in absent), *results["not_run"]]
-    return write_examples(replace(examples, absent=labels), results, out)
-
-
-def _split_by_folder(
-    results: Mapping[str, Any], plan: ReproductionPlan
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The lines with a run that has a folder, reduced to such runs, and those without."""
-    present, absent = [], []
-    for line in results["lines"]:
-        seeds = [seed for seed in line["seeds"] if runs.is_finished(plan.runs / seed["run"])]
-        if seeds:
-            present.append({**line, "seeds": seeds})
-        else:
-            absent.append(line)
-    return present, absent
-
-
-def _examples(results: Mapping[str, Any], plan: ReproductionPlan) -> Examples:
-    """The maps of the first seed of every line on the test set, with their cIoU."""
-    scenes, truths = runs.scenes_of(plan.test_set.benchmarks[0], plan.test_set)
+    scenes, truths = plan.media.scenes(plan.media.benchmarks[0])
     columns = []
-    for line in results["lines"]:
-        model = open_model(plan.runs / line["seeds"][0]["run"], plan.device)
-        maps = runs.maps_of(model, plan.test_set, scenes, line["guidance"])
-        columns.append(Column(line["label"], maps, score(maps, truths)[MAIN]))
-    return Examples(plan.test_set.pairs, scenes, columns, "cIoU")
+    for label, (folder, guidance) in present.items():
+        assert folder is not None
+        model = open_model(folder, plan.device)
+        maps = maps_of(model, features_of(model, plan.media, scenes), scenes, guidance)
+        columns.append(_Column(label, maps, score(maps, truths)[MAIN]))
+    # One row per pair: the frame with the truth, then the map of every line with its score.
+    rows = []
+    for i in choose_pairs(np.stack([column.ciou for column in columns]), SHOWN):
+        frame = plan.media.test_on.frame(scenes[i].frame)
+        boxes = [box for annotator in scenes[i].boxes for box in annotator]
+        cells: list[tuple[str, Any]] = [
+            (scenes[i].cls or "", pair_picture(frame, None, boxes, SIDE))
+        ]
+        for column in columns:
+            picture = pair_picture(frame, column.maps[i], boxes, SIDE)
+            cells.append((f"{column.ciou[i]:.2f}", picture))
+        rows.append(cells)
+    return _draw_sheet(title, ["frame", *present], rows, path)
+
+
+def _draw_sheet(
+    title: str, labels: Sequence[str], rows: Sequence[Sequence[tuple[str, Any]]], path: Path
+) -> Path:
+    """Write pictures in rows, with a caption below each and a label above each column."""
+    from matplotlib.figure import Figure
+
+    size = 1.7 * len(labels), 2 * len(rows) + 0.7
+    figure = Figure(figsize=size, dpi=SIDE / 1.6, layout="constrained")
+    figure.suptitle(title, fontsize="medium")
+    grid = figure.subplots(len(rows), len(labels), squeeze=False)
+    for axes_row, cells in zip(grid, rows, strict=True):
+        for axes, (caption, picture) in zip(axes_row, cells, strict=True):
+            axes.imshow(picture)
+            axes.set(xticks=[], yticks=[])
+            axes.set_xlabel(caption, fontsize="small")
+    for axes, label in zip(grid[0], labels, strict=True):
+        axes.set_title(label, fontsize="small", wrap=True)
+    with atomic_write(path) as part:
+        figure.savefig(part, format="png")
+    return path
+
+
+def choose_pairs(scores: Float[np.ndarray, "l n"], count: int) -> list[int]:
+    """Pairs at evenly spaced quantiles of the mean score over all lines, so as to favor none."""
+    order = np.argsort(-scores.mean(axis=0), kind="stable")
+    count = min(count, len(order))
+    places = (np.arange(count) + 0.5) / count * len(order)
+    return [int(i) for i in order[places.astype(int)]]

@@ -1,35 +1,38 @@
-"""Records of runs: small files, to be committed, from which tables are made without training.
+"""The records of runs: one compressed file, to be committed, from which tables are made.
 
-A record is named after its run's folder, which is named after the recipe and the data, and holds
-the run's log and its scores on one or more test sets. Floats are cut to five digits; nothing is
-rounded up, so every score stays on its side of every threshold and the tables stay the same.
+Every line of it is a trained run, or a baseline that needs no training, with its scores on test
+sets. Floats are cut to five digits; nothing is rounded up, so every score stays on its side of
+every threshold and the tables stay the same.
 """
 
+import gzip
+import io
 import json
 import math
-from dataclasses import dataclass, fields, replace
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Context
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from soundspot.common.config import from_dict, read_typed, to_dict
+from soundspot.common.config import from_dict, non_defaults, parse_json, read_bytes, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import explain_write_errors, write_text
-from soundspot.data.pair_set import PairSet
-from soundspot.evaluation.protocols import PROTOCOLS
-from soundspot.reproduce import runs
-from soundspot.reproduce.runs import RunResult, RunScores, TestSet
-from soundspot.training.provenance import git_commit
+from soundspot.common.files import explain_write_errors, locked, write_bytes
+from soundspot.model.methods import METHODS
 from soundspot.training.recipe import Recipe, with_earlier_meaning
 
+FORMAT = 2
 FIVE_DIGITS = Context(prec=5, rounding=ROUND_DOWN)
 
 
 @dataclass(frozen=True)
 class TestedOn:
-    """Which test set: `pairs` of its first benchmark were scored; see `runs.coverage`."""
+    """Which test set: `pairs` of its first benchmark were scored; `coverage` names a part of it."""
 
     benchmarks: tuple[str, ...]
     data_fingerprint: str
@@ -38,39 +41,33 @@ class TestedOn:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a table wants to know of a run.
+class Scores:
+    """The scores of a run, or of a baseline, on a test set.
 
     Attributes:
+        tested_on: The test set.
+        by_protocol: cIoU of each pair, by protocol.
+        commit: The commit that scored.
         guidance: Weight of object guidance.
-        passes: The scores after each pass of a PCM.
-        bench: How well the model notices that no source is visible.
-        inverted: The scores of the maps upside down.
-        maps: The maps themselves, which only the run's folder can give.
+        ms: CPU time of a map, in milliseconds, without the encoders.
+        no_source_f1: F1 of noticing that no source is visible; None without made negatives.
+        duets: Per duet, the share of its two sounds whose peak is on the sounding side.
+        by_cycle: cIoU of each pair after each pass of a PCM.
+        inverted: cIoU of each pair with the map upside down, which is high for a model that avoids
+            the object.
+        published: The key of the paper's numbers on the same data; None if there are none.
     """
 
-    guidance: float = 0.0
-    passes: bool = False
-    bench: bool = False
-    inverted: bool = False
-    maps: bool = False
-
-
-@dataclass(frozen=True)
-class Scores:
-    """`RunScores` on a test set as a file holds them, and what was asked for; `commit` scored."""
-
     tested_on: TestedOn
-    commit: str
-    guidance: float
-    passes: bool
-    bench: bool
-    ms: float
     by_protocol: dict[str, tuple[float, ...]]
-    no_source_f1: float | None
-    duets: tuple[float, ...] | None
-    by_cycle: tuple[tuple[float, ...], ...]
-    inverted: tuple[float, ...] | None
+    commit: str
+    guidance: float = 0.0
+    ms: float | None = None
+    no_source_f1: float | None = None
+    duets: tuple[float, ...] | None = None
+    by_cycle: tuple[tuple[float, ...], ...] = ()
+    inverted: tuple[float, ...] | None = None
+    published: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse scores that are not one per pair."""
@@ -78,51 +75,70 @@ class Scores:
         if any(c is not None and len(c) != self.tested_on.pairs for c in columns):
             raise ValueError(f"expected {self.tested_on.pairs} scores of pairs in every list")
 
-    def answers(self, asked: Asked) -> bool:
-        """Whether nothing that a table asks for is missing."""
-        return (
-            list(self.by_protocol) == list(PROTOCOLS)
-            and (self.passes or not asked.passes)
-            and (self.bench or not asked.bench)
-            and (self.inverted is not None or not asked.inverted)
-        )
 
-    def as_run_scores(self) -> RunScores:
-        """The same with arrays."""
-        return RunScores(
-            by_protocol={name: np.array(values) for name, values in self.by_protocol.items()},
-            ms=self.ms,
-            no_source_f1=self.no_source_f1,
-            duets=None if self.duets is None else np.array(self.duets),
-            by_cycle=tuple(np.array(values) for values in self.by_cycle),
-            inverted=None if self.inverted is None else np.array(self.inverted),
-        )
+@dataclass(frozen=True)
+class Training:
+    """What tables need of a run's result.json; `epochs` is its log."""
+
+    provenance: dict[str, Any]
+    recipe: dict[str, Any]
+    steps: int
+    best_step: int
+    epochs: tuple[dict[str, Any], ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a log without what tables read in it."""
+        numbers = all(isinstance(v, (int, float)) for line in self.epochs for v in line.values())
+        if not numbers or not all("step" in line for line in self.epochs):
+            raise ValueError("expected numbers, and a step, in every line of `epochs`")
+        if not {"commit", "data", "data_fingerprint"} <= set(self.provenance):
+            raise ValueError("expected commit, data and data_fingerprint in `provenance`")
 
 
 @dataclass(frozen=True)
 class Record:
-    """A trained run, and its scores by test set and guidance."""
+    """What is known of a run, or of a baseline, which was not trained."""
 
-    format: Literal[1]
-    training: RunResult
+    label: str  # the method of a run, the name of a baseline
+    training: Training | None = None
     scores: tuple[Scores, ...] = ()
 
-    def find(self, tested_on: TestedOn, guidance: float) -> Scores | None:
+    @cached_property
+    def run(self) -> tuple[str, dict[str, Any]] | None:
+        """The data and settings that tell a run from others.
+
+        None if it was not trained, or by a method or with a setting that is no more.
+        """
+        if self.training is None:
+            return None
+        with suppress(SoundspotError, LookupError, TypeError):
+            recipe = from_dict(Recipe, with_earlier_meaning(self.training.recipe))
+            return self.training.provenance["data_fingerprint"], settings_of(recipe)
+        return None
+
+    def is_same(self, other: "Record") -> bool:
+        """Whether both are of one run, or of one baseline."""
+        if self.training is None or other.training is None:
+            return self.training is other.training and self.label == other.label
+        return self.run is not None and self.run == other.run
+
+    def find(self, tested_on: TestedOn, guidance: float = 0.0) -> Scores | None:
         """The scores on a test set."""
         same = (s for s in self.scores if (s.tested_on, s.guidance) == (tested_on, guidance))
         return next(same, None)
 
-    def with_scores(self, new: Scores) -> "Record":
-        """The record with new scores, which replace older ones on the same test set."""
-        old = self.find(new.tested_on, new.guidance)
-        return replace(self, scores=(*(s for s in self.scores if s is not old), new))
+    def joined(self, new: "Record") -> "Record":
+        """New scores with those on other test sets, unless they are of another training."""
+        if new.training != self.training:
+            return new
+        known = [s for s in self.scores if new.find(s.tested_on, s.guidance) is None]
+        return replace(new, scores=(*known, *new.scores))
 
 
-def identify(test_set: TestSet, coverage: str | None) -> TestedOn:
-    """What tells a test set from others."""
-    names = tuple(benchmark.name for benchmark in test_set.benchmarks)
-    count = len(runs.scenes_of(test_set.benchmarks[0], test_set)[0])
-    return TestedOn(names, test_set.pairs.fingerprint()[:16], coverage, count)
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """The settings of a recipe that differ from the defaults, wherever its data are."""
+    model = non_defaults(from_dict(METHODS[recipe.method].config, recipe.model))
+    return non_defaults(recipe) | {"pairs": "", "model": model}
 
 
 def cut(value: Any) -> Any:
@@ -136,33 +152,38 @@ def cut(value: Any) -> Any:
     return [cut(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def as_scores(scores: RunScores, tested_on: TestedOn, asked: Asked) -> Scores:
-    """What a record keeps of the scores of a run."""
-    flags = {"guidance": asked.guidance, "passes": asked.passes, "bench": asked.bench}
-    about = {"tested_on": to_dict(tested_on), "commit": git_commit(), **flags}
-    plain = {field.name: cut(getattr(scores, field.name)) for field in fields(RunScores)}
-    return from_dict(Scores, about | plain)
-
-
-def read_record(path: Path, pairs: PairSet) -> Record | None:
-    """Read the record of a run on a training set; None if there is none."""
+def read_records(path: Path) -> list[Record]:
+    """Read all records; a file that is not there holds none."""
     if not path.exists():
-        return None
-    remedy = f"delete {path} to train or score the run again"
-    record = read_typed(path, Record, remedy)
+        return []
     try:
-        recipe = from_dict(Recipe, with_earlier_meaning(record.training.recipe))
-        named = runs.run_folder(path.parent, recipe, pairs).name
-    except (SoundspotError, LookupError, TypeError) as error:
-        raise SoundspotError(f"{path} has no valid recipe ({error}); {remedy}") from error
-    made_from = record.training.provenance["data_fingerprint"]
-    if (named, made_from) != (path.stem, pairs.fingerprint()[:16]):
-        raise SoundspotError(f"{path} is not the record of the run {path.stem}; {remedy}")
-    return record
+        first, *lines = gzip.decompress(read_bytes(path)).splitlines()
+        if parse_json(first) != {"format": FORMAT}:
+            raise ValueError(f"its first line is not that of format {FORMAT}")
+        return [from_dict(Record, dict(parse_json(line))) for line in lines]
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, SoundspotError) as error:
+        remedy = "restore it, or move it away to train and score its runs again"
+        raise SoundspotError(f"{path} is damaged ({error}); {remedy}", "damaged") from error
 
 
-def write_record(path: Path, record: Any) -> None:
-    """Write a record, on one line."""
+def add_record(path: Path, new: Record) -> None:
+    """Add a record to a file, where it takes the place of an older one of the same run."""
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(to_dict(record), separators=(",", ":")) + "\n")
+    # Another process may have added records since this one read them.
+    with locked(path.with_name(f".{path.name}.lock"), f"{path} is in use", wait=True):
+        records = read_records(path)
+        old = next((record for record in records if record.is_same(new)), None)
+        joined = new if old is None else old.joined(new)
+        write_records(path, [*(record for record in records if record is not old), joined])
+
+
+def write_records(path: Path, records: Sequence[Record]) -> None:
+    """Write all records; the same ones always give the same bytes."""
+    ordered = sorted(records, key=lambda record: json.dumps(record.training and record.run))
+    lines = [json.dumps(to_dict(record), separators=(",", ":")) for record in ordered]
+    text = "\n".join([json.dumps({"format": FORMAT}), *lines]) + "\n"
+    packed = io.BytesIO()
+    with gzip.GzipFile("", "wb", fileobj=packed, mtime=0) as file:
+        file.write(text.encode())
+    write_bytes(path, packed.getvalue())

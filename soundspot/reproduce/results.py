@@ -1,50 +1,120 @@
-"""The results of a table, with the paper's beside ours: from runs to JSON, and to text.
+"""The results of a table, with the paper's beside ours: from runs to lines, JSON and text.
 
-Numbers are fractions. Axes: n pairs.
+Numbers are fractions.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from soundspot.common.config import parse_json, read_bytes
+from soundspot.common.config import read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.progress import result_console
-from soundspot.evaluation import rows
-from soundspot.evaluation.intervals import bootstrap, over_seeds
-from soundspot.evaluation.metrics import THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.predictions import Features, open_cache, open_model, saliency_maps
+from soundspot.evaluation.intervals import Interval, Spread, bootstrap, over_seeds
+from soundspot.evaluation.metrics import auc, ciou_at, success_curve
 from soundspot.evaluation.report.tables import Table
+from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.trivial import ORACLE
-from soundspot.features.cache import AnyCache
-from soundspot.features.spec import FeatureSpec
 from soundspot.model.checkpoint import build_method
-from soundspot.reproduce import experiments, gather, likeness, records, runs
+from soundspot.reproduce import experiments, records, runs
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.figures import draw_figure
-from soundspot.reproduce.gather import ScoredRun, records_of, take_run
-from soundspot.reproduce.records import Asked, TestedOn
-from soundspot.reproduce.runs import (
-    ReproductionPlan,
-    RunResult,
-    RunScores,
-    coverage,
-    features_of,
-    scenes_of,
-)
-from soundspot.training.data import check_batch
+from soundspot.reproduce.figures import draw_curves, draw_examples
+from soundspot.reproduce.records import Record, Scores, Training
+from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun
+from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
 
-QUOTED = {"published": "paper", "original": "original"}
+FORMAT = 3
+LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_duets"}
+LOGGED["z_std"] = "train_z_std"
 
 
-def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class SeedResult:
+    """One run of a line; `validations` are what it logged at each of them, by name."""
+
+    seed: int
+    commit: str
+    step: int
+    steps: int
+    ciou: float
+    auc: float
+    peak_side: float | None = None
+    validations: dict[str, tuple[float, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A line of a table: a method over its seeds, or a baseline, which has none.
+
+    Attributes:
+        label: Its name.
+        ciou: By the paper's protocol, as is the AUC.
+        ciou_interval: Over pairs, each averaged over the seeds.
+        protocols: Protocol -> mean cIoU and AUC.
+        seeds: Its runs.
+        peak_side: Share of the sounds of duets whose peak is on the sounding side.
+        inverted: cIoU of the maps upside down.
+        curve: Success by cIoU threshold.
+        passes: Mean cIoU and AUC after each pass of a PCM.
+        gflops: What it costs.
+        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
+        no_source_f1: F1 of noticing that no source is visible.
+        parameters: How many are trained and used.
+        ms: CPU time of a map.
+        published: cIoU and AUC of the paper on the same data.
+        original: The same of the method's own paper.
+    """
+
+    label: str
+    ciou: Spread
+    auc: Spread
+    ciou_interval: Interval
+    protocols: dict[str, tuple[float, ...]]
+    seeds: tuple[SeedResult, ...] = ()
+    peak_side: Spread | None = None
+    inverted: Spread | None = None
+    curve: tuple[float, ...] | None = None
+    passes: dict[str, tuple[float, ...]] | None = None
+    gflops: float | None = None
+    mean_rank: float | None = None
+    no_source_f1: float | None = None
+    parameters: int | None = None
+    ms: float | None = None
+    published: tuple[float, ...] | None = None
+    original: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
+
+    format: int
+    table: str
+    title: str
+    note: str
+    command: str
+    commit: str
+    data: str
+    data_fingerprint: str
+    quick: bool
+    benchmarks: tuple[str, ...]
+    pairs: int
+    lines: tuple[TableLine, ...]
+    trivial: tuple[TableLine, ...]
+    figure: str | None = None
+    coverage: str | None = None
+    not_run: tuple[str, ...] = ()
+
+
+def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
     """Reproduce a table, print it, and write it as JSON and Markdown with its figure.
 
     Args:
@@ -52,309 +122,272 @@ def write_table(plan: ReproductionPlan, out: Path, say: Callable[[str], None]) -
         out: Folder for the files.
         say: Receives progress messages.
     """
-    for folder, content in ((out, "tables"), (records_of(plan), "records")):
-        if folder.exists() and not folder.is_dir():
-            raise SoundspotError(f"expected a folder for the {content}, but {folder} is a file")
+    for path, is_right in ((out, out.is_dir), (plan.records, plan.records.is_file)):
+        if path.exists() and not is_right():
+            raise SoundspotError(f"{path} should be a {'folder' if path == out else 'file'}")
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
-    if plan.test_set.benchmarks:
-        results = reproduce_table(plan, say)
-        table = as_table(results)
-    else:
-        results = likeness.reproduce_likeness(plan, say)
-        table = likeness.as_table(results)
+    results, taken = reproduce_table(plan, say)
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"{plan.name}.json"
-    write_text(place, json.dumps(results, indent=1, allow_nan=False) + "\n")
-    missing = not_run(results)
-    write_text(out / f"{plan.name}.md", table.markdown() + (f"\n{missing}\n" if missing else ""))
-    figure = draw_figure(results, plan, out, say)
-    result_console().print(table.rich())
-    if missing:
-        say(missing)
+    write_text(place, as_json(results))
+    write_text(out / f"{plan.name}.md", as_markdown(results))
+    if results.figure == "examples":
+        figure = draw_examples(results.title, taken, plan, out / f"{plan.name}.png", say)
+    else:
+        figure = draw_curves(results, out / f"{plan.name}.svg")
+    result_console().print(as_table(results).rich())
+    if results.not_run:
+        say(not_run(results))
     say(f"written: {place}" + (f", {figure}" if figure else ""))
 
 
-def reproduce_table(plan: ReproductionPlan, say: Callable[[str], None]) -> dict[str, Any]:
-    """Train what is missing, test everything, and collect the numbers as plain values for JSON."""
+def reproduce_table(
+    plan: ReproductionPlan, say: Say
+) -> tuple[Results, dict[str, dict[int, ScoredRun]]]:
+    """Train what is missing, test everything, and summarize it; the runs by line and seed too."""
     experiment = experiments.find_table(plan.name)
-    lines = experiments.lines_for(experiment, plan.pairs)
-    key = experiments.published_key(plan.pairs, plan.test_set.benchmarks[0].name)
-    for benchmark in plan.test_set.benchmarks:  # do not train what cannot be tested
-        scenes_of(benchmark, plan.test_set)
-    if (part := coverage(plan.test_set)) is not None:
-        say(f"only part of the test set is available: {part}")
-    for line in lines:
-        recipe = experiments.recipe_of(line, plan.pairs, 0, plan.quick)
-        check_batch(plan.pairs, recipe.train.batch, advice="give a larger set with --data")
-    tested_on = records.identify(plan.test_set, part)
-    entries, missing, taken = [], [], list[ScoredRun]()
-    for number, line in enumerate(lines, 1):
-        place = f"[{number}/{len(lines)}] {line.label}"
-        seeds = _take_seeds(plan, experiment, line, tested_on, place, say)
-        if not seeds:
+    known = records.read_records(plan.records)
+    if plan.tested_on.coverage is not None:
+        say(f"only part of the test set is available: {plan.tested_on.coverage}")
+    # Take the runs of every line.
+    taken: dict[str, dict[int, ScoredRun]] = {}
+    lines, missing = [], []
+    for line in experiments.lines_for(experiment, plan.data):
+        found = {}
+        for seed in experiments.seeds_of(line, plan.data, plan.seeds):
+            needs_folder = experiment.figure == "examples" and seed == 0
+            run = runs.take_run(plan, known, line, seed, say, needs_folder)
+            if run is not None:
+                found[seed] = run
+        if experiment.figure == "iterations":  # some were recorded without their passes
+            found = {seed: run for seed, run in found.items() if run.scores.by_cycle}
+        if found:
+            taken[line.label] = found
+            lines.append(summarize_line(line, found, experiment))
+        else:
             missing.append(line.label)
-            continue
-        taken += seeds.values()
-        entry = _line_entry(line, seeds, experiment)
-        for name, quoted in (("published", line.published), ("original", line.original)):
-            if quoted and key in quoted:
-                entry[name] = dict(zip(("ciou", "auc"), quoted[key], strict=True))
-        entries.append(entry)
-    runs.check_some(entries, plan)
-    if recorded := sum(run.recorded for run in taken):
-        say(f"{recorded} of {len(taken)} runs were taken from their records in {records_of(plan)}")
-    trivial = _trivial_entries(plan, tested_on, taken, say)
+    if not lines:
+        raise SoundspotError(f"no run of {plan.name} is recorded in {plan.records}")
+    # Compare them with what needs no model, and with each other.
+    folders = [run.folder for found in taken.values() for run in found.values() if run.folder]
+    trivial = _baselines(plan, known, folders)
     if experiment.bench:
-        _add_mean_ranks([*entries, *trivial])
-    return runs.describe(plan, experiment) | {
-        "benchmarks": [benchmark.name for benchmark in plan.test_set.benchmarks],
-        "protocol": rows.MAIN,
-        "coverage": part,
-        "lines": entries,
-        "not_run": missing,
-        "trivial": trivial,
-    }
+        ranked = with_mean_ranks([*lines, *trivial])
+        lines, trivial = ranked[: len(lines)], ranked[len(lines) :]
+    results = Results(
+        format=FORMAT,
+        table=plan.name,
+        title=experiment.title,
+        note=experiment.note,
+        command=" ".join(["soundspot", *sys.argv[1:]]),
+        commit=git_commit(),
+        data=plan.data.name,
+        data_fingerprint=plan.data.fingerprint,
+        quick=plan.quick,
+        benchmarks=plan.tested_on.benchmarks,
+        pairs=plan.tested_on.pairs,
+        lines=tuple(lines),
+        trivial=tuple(trivial),
+        figure=experiment.figure,
+        coverage=plan.tested_on.coverage,
+        not_run=tuple(missing),
+    )
+    return results, taken
 
 
-def _take_seeds(
-    plan: ReproductionPlan,
-    experiment: Experiment,
-    line: Line,
-    tested_on: TestedOn,
-    place: str,
-    say: Callable[[str], None],
-) -> dict[int, ScoredRun]:
-    """The runs of a line by seed."""
-    found = {}
-    plan = plan.for_line(line.label)
-    for seed in experiments.seeds_of(line, plan.pairs, plan.seeds):
-        asked = Asked(
-            guidance=line.guidance,
-            passes=experiment.figure == "iterations",
-            bench=experiment.bench,
-            inverted=experiment.figure == "steps",
-            maps=experiment.figure == "examples" and seed == 0,
-        )
-        recipe = experiments.recipe_of(line, plan.pairs, seed, plan.quick)
-        run = take_run(plan, recipe, tested_on, asked, say, f"{place}, seed {seed}")
-        if run is not None:
-            found[seed] = run
-    return found
+def _baselines(
+    plan: ReproductionPlan, known: Sequence[Record], folders: Sequence[Path]
+) -> list[TableLine]:
+    """What scores on the test set without a model, from the records or scored now."""
+    found = [record for record in known if record.training is None and record.find(plan.tested_on)]
+    if not found and plan.media is not None:
+        found = runs.score_baselines(plan.media, folders[-1] if folders else None)
+        for record in found:
+            records.add_record(plan.records, record)
+    scored = [(record.label, record.find(plan.tested_on)) for record in found]
+    return [summarize(label, [scores]) for label, scores in scored if scores is not None]
 
 
-def _seed_entry(seed: int, scored: ScoredRun) -> dict[str, Any]:
-    run, scores = scored.result, scored.scores
-    chosen = [line for line in run.epochs if line["best"]][-1]
-    return {
-        "seed": seed,
-        "run": scored.folder.name,
-        "commit": run.provenance["commit"],
-        "step": run.best_step,
-        "steps": run.steps,
-        "z_std": [round(line["train_z_std"], 3) for line in run.epochs if "train_z_std" in line],
-        "seconds": round(sum(line["seconds"] for line in run.epochs)),
-        "val": {k.removeprefix("val_"): v for k, v in chosen.items() if k.startswith("val_")},
-        "ciou": ciou_at(scores.ciou),
-        "auc": auc(scores.ciou),
-        "peak_side": None if scores.duets is None else float(scores.duets.mean()),
-    }
+def summarize(label: str, scored: Sequence[Scores], **more: Any) -> TableLine:
+    """A line over its seeds."""
+    ciou = [np.array(scores.by_protocol[MAIN]) for scores in scored]
+    duets = [np.array(scores.duets) for scores in scored if scores.duets is not None]
+    return TableLine(
+        label=label,
+        ciou=over_seeds([ciou_at(each) for each in ciou]),
+        auc=over_seeds([auc(each) for each in ciou]),
+        ciou_interval=bootstrap(np.mean([each >= 0.5 for each in ciou], axis=0)),
+        protocols={
+            name: _means([np.array(scores.by_protocol[name]) for scores in scored])
+            for name in scored[0].by_protocol
+        },
+        peak_side=over_seeds([float(each.mean()) for each in duets]) if duets else None,
+        **more,
+    )
 
 
-def _validations(run: RunResult) -> dict[str, list[Any]]:
-    """What a run logged at each validation, by name."""
-    names = {"step": "step", "train_z_std": "z_std"}
-    names |= {f"val_{name}": name for name in ("ciou", "auc", "duets")}
-    return {
-        name: [round(line[key], 4) for line in run.epochs]
-        for key, name in names.items()
-        if all(key in line for line in run.epochs)
-    }
+def _means(ciou: Sequence[np.ndarray]) -> tuple[float, ...]:
+    """CIoU and AUC, each the mean over the seeds."""
+    return tuple(float(np.mean([measure(each) for each in ciou])) for measure in (ciou_at, auc))
 
 
-def _line_entry(
+def summarize_line(
     line: Line, by_seed: Mapping[int, ScoredRun], experiment: Experiment
-) -> dict[str, Any]:
-    """A line over its seeds; the interval is over pairs, each averaged over the seeds."""
-    seeds = [_seed_entry(seed, run) for seed, run in by_seed.items()]
-    scored = [run.scores for run in by_seed.values()]
-    success = np.mean([scores.ciou >= 0.5 for scores in scored], axis=0)
-    entry: dict[str, Any] = {
-        "label": line.label,
-        "settings": list(line.settings),
-        "guidance": line.guidance,
-        "ciou": asdict(over_seeds([seed["ciou"] for seed in seeds])),
-        "auc": asdict(over_seeds([seed["auc"] for seed in seeds])),
-        "ciou_interval": asdict(bootstrap(success)),
+) -> TableLine:
+    """A line over its seeds, with what its table shows of it."""
+    taken = list(by_seed.values())
+    scored = [run.scores for run in taken]
+    logs = experiment.figure == "steps"
+    more: dict[str, Any] = {
+        "seeds": tuple(_seed_result(seed, run, logs) for seed, run in by_seed.items())
     }
-    duets = [scores.duets for scores in scored if scores.duets is not None]
-    if duets:
-        entry["peak_side"] = asdict(over_seeds([seed["peak_side"] for seed in seeds]))
-        entry["peak_side_interval"] = asdict(bootstrap(np.mean(duets, axis=0)))
-    if experiment.figure == "success":
-        curves = [success_curve(scores.ciou) for scores in scored]
-        entry["curve"] = {"x": THRESHOLDS.tolist(), "y": np.mean(curves, axis=0).tolist()}
-    if experiment.figure == "steps":
-        for seed, run in zip(seeds, by_seed.values(), strict=True):
-            seed["validations"] = _validations(run.result)
-        upside_down = [ciou_at(s.inverted) for s in scored if s.inverted is not None]
-        entry["inverted"] = asdict(over_seeds(upside_down))
-    if experiment.figure == "iterations":
-        passes = range(len(scored[0].by_cycle))
-        entry["passes"] = {
-            "x": [t + 1 for t in passes],
-            "ciou": [float(np.mean([ciou_at(s.by_cycle[t]) for s in scored])) for t in passes],
-            "auc": [float(np.mean([auc(s.by_cycle[t]) for s in scored])) for t in passes],
-        }
-    entry["seeds"] = seeds
-    last = list(by_seed.values())[-1]
-    entry["recipe"] = last.result.recipe
+    for name, quoted in (("published", line.published), ("original", line.original)):
+        if quoted and scored[0].published in quoted:
+            more[name] = tuple(quoted[scored[0].published])
     if experiment.gflops:
-        entry["gflops"] = gflops(last.recipe)
+        more["gflops"] = gflops(taken[-1].recipe)
+    if experiment.figure == "success":
+        curves = [success_curve(np.array(scores.by_protocol[MAIN])) for scores in scored]
+        more["curve"] = tuple(np.mean(curves, axis=0).tolist())
+    if experiment.figure == "iterations":
+        by_pass = zip(*(scores.by_cycle for scores in scored), strict=True)
+        passes = [_means([np.array(each) for each in of_seeds]) for of_seeds in by_pass]
+        more["passes"] = {"ciou": tuple(p[0] for p in passes), "auc": tuple(p[1] for p in passes)}
+    if experiment.figure == "steps":
+        inverted = [ciou_at(np.array(s.inverted)) for s in scored if s.inverted is not None]
+        more["inverted"] = over_seeds(inverted) if inverted else None
     if experiment.bench:
-        entry |= _bench_entry(scored, last.recipe)
-    return entry
+        f1 = [scores.no_source_f1 for scores in scored if scores.no_source_f1 is not None]
+        ms = [scores.ms for scores in scored if scores.ms is not None]
+        more["parameters"] = _used_parameters(taken[-1].recipe)
+        more["no_source_f1"] = float(np.mean(f1)) if f1 else None
+        more["ms"] = float(np.mean(ms)) if ms else None
+    return summarize(line.label, scored, **more)
 
 
-def _bench_entry(scored: Sequence[RunScores], recipe: Recipe) -> dict[str, Any]:
-    """What a comparison of methods says of a line beyond the paper's measures."""
+def _used_parameters(recipe: Recipe) -> int:
+    """The trained parameters, without those that only training needs."""
     method = build_method(recipe.method, recipe.model)
-    used = [p for name, p in method.named_parameters() if not name.startswith(method.training_only)]
-    f1 = [scores.no_source_f1 for scores in scored if scores.no_source_f1 is not None]
+    named = method.named_parameters()
+    return sum(p.numel() for name, p in named if not name.startswith(method.training_only))
+
+
+def _seed_result(seed: int, run: ScoredRun, logs: bool) -> SeedResult:
+    ciou, duets = np.array(run.scores.by_protocol[MAIN]), run.scores.duets
+    return SeedResult(
+        seed=seed,
+        commit=run.training.provenance["commit"],
+        step=run.training.best_step,
+        steps=run.training.steps,
+        ciou=ciou_at(ciou),
+        auc=auc(ciou),
+        peak_side=None if duets is None else float(np.mean(duets)),
+        validations=_validations(run.training) if logs else None,
+    )
+
+
+def _validations(training: Training) -> dict[str, tuple[float, ...]]:
+    """What a run logged at each validation, by name."""
     return {
-        "parameters": sum(parameter.numel() for parameter in used),
-        "ms": float(np.mean([scores.ms for scores in scored])),
-        "no_source_f1": float(np.mean(f1)) if f1 else None,
-        "protocols": _protocol_means([scores.by_protocol for scores in scored]),
+        name: tuple(round(float(line[key]), 4) for line in training.epochs)
+        for name, key in LOGGED.items()
+        if all(key in line for line in training.epochs)
     }
 
 
-def _protocol_means(scored: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Protocol -> cIoU and AUC, each the mean over the seeds."""
-    return {
-        name: [float(np.mean([measure(by[name]) for by in scored])) for measure in (ciou_at, auc)]
-        for name in scored[0]
-    }
-
-
-def _add_mean_ranks(entries: Sequence[dict[str, Any]]) -> None:
-    """Rank all lines by cIoU and by AUC under every protocol; 1 is the best, equal ones share.
+def with_mean_ranks(lines: Sequence[TableLine]) -> list[TableLine]:
+    """Rank lines by cIoU and AUC under every protocol; 1 is the best, equal ones share.
 
     The oracle, which knows the truth, takes no part.
     """
-    ranked = [entry for entry in entries if entry["label"] != ORACLE]
-    columns = np.array([np.ravel(list(entry["protocols"].values())) for entry in ranked])
+    ranked = [line for line in lines if line.label != ORACLE]
+    shared = [name for name in ranked[0].protocols if all(name in x.protocols for x in ranked)]
+    columns = np.array([np.ravel([line.protocols[name] for name in shared]) for line in ranked])
     better = (columns[None] > columns[:, None]).sum(axis=1)
     equal = (columns[None] == columns[:, None]).sum(axis=1)
-    for entry, ranks in zip(ranked, better + (equal + 1) / 2, strict=True):
-        entry["mean_rank"] = float(ranks.mean())
+    means = iter((better + (equal + 1) / 2).mean(axis=1).tolist())
+    return [x if x.label == ORACLE else replace(x, mean_rank=next(means)) for x in lines]
 
 
-def _trivial_entries(
-    plan: ReproductionPlan,
-    tested_on: TestedOn,
-    taken: Sequence[ScoredRun],
-    say: Callable[[str], None],
-) -> list[dict[str, Any]]:
-    """How the trivial baselines do on the test set, for comparison.
-
-    The image saliency is of the default encoder or, if its features are not on disk, as recorded,
-    or of a run's encoder.
-    """
-    scenes, truths = scenes_of(plan.test_set.benchmarks[0], plan.test_set)
-    frames = [scene.frame for scene in scenes]
-    seen: Features | AnyCache | None = open_cache(plan.test_set.pairs, FeatureSpec(), frames)
-    if seen is None and (known := gather.read_baselines(plan, tested_on)) is not None:
-        return known
-    finished = [run.folder for run in taken if runs.is_finished(run.folder)]
-    if seen is None and finished:
-        seen = features_of(open_model(finished[-1]), plan.test_set, scenes)[0]
-    if seen is None:
-        say("image saliency is left out: there are no features, runs or records to take it from")
-    salient = None if seen is None else saliency_maps(seen, frames)
-    entries = []
-    for baseline in rows.baselines(truths, salient):
-        scores = baseline.scores[rows.MAIN]
-        interval = bootstrap((scores >= 0.5).astype(np.float64))
-        numbers = {"ciou": ciou_at(scores), "auc": auc(scores), "ciou_interval": asdict(interval)}
-        protocols = _protocol_means([baseline.scores])
-        entries.append({"label": baseline.name, **numbers, "protocols": protocols})
-    if seen is not None:
-        gather.write_baselines(plan, tested_on, entries)
-    return entries
-
-
-def not_run(results: Mapping[str, Any]) -> str:
+def not_run(results: Results) -> str:
     """A sentence that names the lines without a run; empty if there are none."""
-    missing = results.get("not_run", ())
-    return f"Not run: {'; '.join(missing)}." if missing else ""
+    return f"Not run: {'; '.join(results.not_run)}." if results.not_run else ""
 
 
-def as_table(results: Mapping[str, Any]) -> Table:
+def _spread(value: Spread | None) -> str | None:
+    if value is None:
+        return None
+    return f"{value.mean:.3f}" + ("" if value.std is None else f" ± {value.std:.3f}")
+
+
+def _number(value: int | float | None, form: str) -> str | None:
+    return None if value is None else format(value, form)
+
+
+def _quoted(values: tuple[float, ...] | None, place: int) -> str | None:
+    return None if values is None else f"{values[place]:.3f}"
+
+
+# A column is shown if any line has something to say in it.
+COLUMNS: dict[str, Callable[[TableLine], str | None]] = {
+    "steps": lambda line: f"{line.seeds[0].steps:,}" if line.seeds else None,
+    "seeds": lambda line: str(len(line.seeds)) if line.seeds else None,
+    "cIoU": lambda line: _spread(line.ciou),
+    "95 % interval": lambda x: f"{x.ciou_interval.low:.3f}–{x.ciou_interval.high:.3f}",
+    "AUC": lambda line: _spread(line.auc),
+    "duets": lambda line: _spread(line.peak_side),
+    "cIoU, inverted map": lambda line: _spread(line.inverted),
+    "GFLOPs": lambda line: _number(line.gflops, ".1f"),
+    "mean rank": lambda line: _number(line.mean_rank, ".1f"),
+    "no source, F1": lambda line: _number(line.no_source_f1, ".2f"),
+    "parameters": lambda line: _number(line.parameters, ",d"),
+    "ms": lambda line: _number(line.ms, ".1f"),
+    "paper cIoU": lambda line: _quoted(line.published, 0),
+    "paper AUC": lambda line: _quoted(line.published, 1),
+    "original cIoU": lambda line: _quoted(line.original, 0),
+    "original AUC": lambda line: _quoted(line.original, 1),
+}
+
+
+def as_table(results: Results) -> Table:
     """The printed table of some results."""
-    lines, trivial = results["lines"], results["trivial"]
-    duets = any("peak_side" in line for line in lines)
-    costs = any("gflops" in line for line in lines)
-    inverted = any("inverted" in line for line in lines)
-    bench = any("mean_rank" in line for line in lines)
-    quoted = [name for name in QUOTED if any(name in line for line in lines)]
-    header = ["", "steps", "seeds", "cIoU", "95 % interval", "AUC"]
-    header += ["duets"] if duets else []
-    header += ["cIoU, inverted map"] if inverted else []
-    header += ["GFLOPs"] if costs else []
-    header += ["mean rank", "no source, F1", "parameters", "ms"] if bench else []
-    header += [f"{QUOTED[name]} {measure}" for name in quoted for measure in ("cIoU", "AUC")]
-    body = []
-    for line in lines:
-        row = [line["label"], f"{line['seeds'][0]['steps']:,}", str(len(line["seeds"]))]
-        row += [_spread(line["ciou"]), _interval(line), _spread(line["auc"])]
-        row += [_spread(line["peak_side"]) if "peak_side" in line else "–"] if duets else []
-        row += [_spread(line["inverted"])] if inverted else []
-        row += [f"{line['gflops']:.1f}"] if costs else []
-        row += _bench_cells(line) if bench else []
-        for name in quoted:
-            theirs = line.get(name)
-            row += [f"{theirs['ciou']:.3f}", f"{theirs['auc']:.3f}"] if theirs else ["–", "–"]
-        body.append(tuple(row))
-    for line in trivial:
-        row = [line["label"], "–", "–", f"{line['ciou']:.3f}", _interval(line)]
-        row.append(f"{line['auc']:.3f}")
-        row += ["–"] * (len(header) - len(row))
-        if "mean_rank" in line and bench:
-            row[header.index("mean rank")] = f"{line['mean_rank']:.1f}"
-        body.append(tuple(row))
-    several = any(len(line["seeds"]) > 1 for line in lines)
-    tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
-    tested_part = f" (only {results['coverage']})" if results.get("coverage") else ""
-    note = (
-        f"{results['note']} {tested} on {' and '.join(results['benchmarks'])} by protocol "
-        f"{results['protocol']}{tested_part}; the step was chosen on validation data"
-        f"{'; a quick run: fewer steps' if results['quick'] else ''}. The interval is over test "
-        "pairs."
+    lines = (*results.lines, *results.trivial)
+    cells = {name: [cell(line) for line in lines] for name, cell in COLUMNS.items()}
+    shown = {name: column for name, column in cells.items() if any(column)}
+    body = tuple(
+        (line.label, *(column[number] or "–" for column in shown.values()))
+        for number, line in enumerate(lines)
     )
-    return Table(f"{results['title']} ({results['data']})", note, tuple(header), tuple(body))
+    several = any(len(line.seeds) > 1 for line in lines)
+    tested = "Mean ± standard deviation over the seeds, tested" if several else "Tested"
+    part = f" (only {results.coverage})" if results.coverage else ""
+    quick = "; a quick run: fewer steps" if results.quick else ""
+    note = (
+        f"{results.note} {tested} on {' and '.join(results.benchmarks)} by protocol {MAIN}{part}; "
+        f"the step was chosen on validation data{quick}. The interval is over test pairs."
+    )
+    return Table(f"{results.title} ({results.data})", note, ("", *shown), body)
 
 
-def _bench_cells(line: Mapping[str, Any]) -> list[str]:
-    f1 = "–" if line["no_source_f1"] is None else f"{line['no_source_f1']:.2f}"
-    return [f"{line['mean_rank']:.1f}", f1, f"{line['parameters']:,}", f"{line['ms']:.1f}"]
+def as_markdown(results: Results) -> str:
+    """The printed table, and what was not run, as Markdown."""
+    missing = not_run(results)
+    return as_table(results).markdown() + (f"\n{missing}\n" if missing else "")
 
 
-def _spread(value: Mapping[str, Any]) -> str:
-    deviation = "" if value["std"] is None else f" ± {value['std']:.3f}"
-    return f"{value['mean']:.3f}{deviation}"
+def as_json(results: Results) -> str:
+    """The results as JSON, without what a line does not have."""
+
+    def known(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in items if value is not None or key == "std"}
+
+    return json.dumps(asdict(results, dict_factory=known), indent=1, allow_nan=False) + "\n"
 
 
-def _interval(line: Mapping[str, Any]) -> str:
-    return f"{line['ciou_interval']['low']:.3f}–{line['ciou_interval']['high']:.3f}"
-
-
-def read_results(path: Path) -> dict[str, Any]:
+def read_results(path: Path) -> Results:
     """Read results that `soundspot reproduce` wrote."""
-    try:
-        results: dict[str, Any] = dict(parse_json(read_bytes(path)))
-    except (OSError, ValueError, TypeError) as error:
-        raise SoundspotError(f"{path} was not written by `soundspot reproduce`") from error
-    if results.get("format") != runs.FORMAT:
-        raise SoundspotError(f"{path} has format {results.get('format')}, expected {runs.FORMAT}")
+    results = read_typed(path, Results, "make it again with `soundspot reproduce`")
+    if results.format != FORMAT:
+        raise SoundspotError(f"{path} has format {results.format}, expected {FORMAT}")
     return results

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from soundspot.data.pair_set import ItemError
 from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
-from soundspot.evaluation.report.charts import Series, as_data_url, line_chart, pair_picture
+from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
 from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result

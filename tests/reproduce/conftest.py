@@ -1,0 +1,79 @@
+"""Tables of a tiny pair set, with random encoders."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from soundspot.common.config import from_dict, to_dict
+from soundspot.evaluation.protocols import PROTOCOLS
+from soundspot.reproduce import experiments, runs
+from soundspot.reproduce.records import Record, Scores, Training, add_record
+
+SMALL = {"features": {"pretrained": False, "views": 2}}
+SMALL["train"] = {"steps": 2, "validate_every": 1, "batch": 4, "patience": 0, "select": "ciou"}
+SSPL = {"method": "sspl", "model": {"projection": 7, "hidden": 13}, **SMALL}
+BASES = {"tiny": {"sspl": SSPL, "contrastive": {"method": "contrastive", **SMALL}}, "flickr": {}}
+PLAIN = {"label": "plain", "published": {"flickr10k/flickr": [0.5, 0.4]}}
+GUIDED = {"label": "guided", "base": "contrastive", "guidance": 0.25}
+BENCHMARKS = "escvoc-val", "escvoc-duets-val"
+FIGURES = "success", "steps", "examples", "iterations"
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """The folder of tables: plain, full, and one per figure."""
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
+    options = {"plain": {}, "full": {"figure": "steps", "bench": True, "gflops": True}}
+    options |= {name: {"figure": name} for name in FIGURES}
+    for name, more in options.items():
+        content = {"title": f"Table {name}", "note": "A note.", "lines": [PLAIN, GUIDED], **more}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setattr(experiments, "TABLES", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_pairs, tmp_path_factory):
+    """A copy of the tiny set, since reproducing encodes into it."""
+    root = tmp_path_factory.mktemp("reproduce") / "pairs"
+    shutil.copytree(tiny_pairs.root, root)
+    return type(tiny_pairs).open(root)
+
+
+@pytest.fixture
+def make_plan(pairs):
+    """A plan of a table; most tests share their runs, as tables do."""
+
+    def make(name="plain", folder=None, seeds=1, **changes):
+        media = runs.find_media(pairs.root, pairs.root, BENCHMARKS, None)
+        kept = folder or pairs.root.parent / "runs"
+        plan = runs.ReproductionPlan(
+            *(name, *runs.describe(media), media, seeds, False, kept, kept / "records.jsonl.gz")
+        )
+        return replace(plan, **changes)
+
+    return make
+
+
+@pytest.fixture
+def keep():
+    """Write a hand-made record of a line: three of five pairs are found if `ciou` is a half."""
+
+    def write(plan, number=0, seed=0, ciou=0.75, **changes):
+        line = experiments.find_table(plan.name).lines[number]
+        recipe = experiments.recipe_of(line, plan.data, seed, plan.quick)
+        log = {"step": 1, "seconds": 3.0, "best": True, "val_ciou": 0.5, "train_z_std": 0.9}
+        origin = {"commit": "abc", "data": "tiny", "data_fingerprint": plan.data.fingerprint}
+        training = Training(origin, to_dict(recipe), 2, 1, (log,))
+        columns = dict.fromkeys(PROTOCOLS, (ciou, ciou, ciou, 0.25, 0.0))
+        about = {"tested_on": to_dict(plan.tested_on), "by_protocol": columns, "commit": "abc"}
+        more = {"guidance": line.guidance, "ms": 2.0, "duets": (0.5,)}
+        record = Record(recipe.method, training, (from_dict(Scores, {**about, **more, **changes}),))
+        add_record(plan.records, record)
+        return record
+
+    return write
