@@ -108,7 +108,7 @@ def evaluate(
         cycles: T of models with a PCM, if not the one they were trained with.
         guidance: Weight of object guidance; if not 0, each model is also scored with its map
             blended with what stands out in the picture.
-        out: Folder for report.json, report.md and report.html.
+        out: Folder for report.json and report.html.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
 
     Returns:

@@ -31,7 +31,7 @@ def evaluate(
         annotations: Folder of the benchmark's annotation files.
         maps: Folder of saved maps, one .npy per pair id or a maps.npz; repeat for several.
         trivial: Score only the baselines, which is the default if no model or maps are given.
-        out: Folder for report.json, report.md and report.html.
+        out: Folder for report.json and report.html.
         cycles: T of models with a PCM. Default: the T they were trained with.
         guidance: Weight of object guidance: also score each model with its map blended with what
             stands out in the picture.

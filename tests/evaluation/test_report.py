@@ -10,15 +10,9 @@ from soundspot.evaluation import report
 from soundspot.evaluation.benchmarks import find_benchmark
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.report.charts import (
-    Series,
-    as_data_url,
-    line_chart,
-    pair_picture,
-    round_ticks,
-)
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
+from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
@@ -45,10 +39,10 @@ def evaluation(tmp_path_factory, tiny_pairs):
     return replace(done, results=(first, *done.results[1:]))
 
 
-def test_the_three_files_are_written_whole(tmp_path, evaluation):
+def test_both_files_are_written_whole(tmp_path, evaluation):
     report.write_report(evaluation, tmp_path / "new" / "report")
     files = sorted(path.name for path in (tmp_path / "new" / "report").iterdir())
-    assert files == ["report.html", "report.json", "report.md"]
+    assert files == ["report.html", "report.json"]
 
 
 def test_json_rows_hold_what_is_promised(tmp_path, evaluation):
@@ -86,14 +80,6 @@ def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
     for heading in ("Success ratio", "PCM passes", "Best, median and worst", "By class", "By obj"):
         assert heading in html
     assert html.count("<table") == html.count("</table>")
-
-
-def test_markdown_tables_are_whole(evaluation):
-    text = report.markdown_page(evaluation, {"command": "soundspot evaluate"})
-    lines = [line for line in text.splitlines() if line.startswith("|") and "sspl" in line]
-    assert lines[0] == "| model | sspl | lvs | ezvsl | adaptive |"
-    assert "100.0 / 100.0<br>100.0–100.0" in text
-    assert "- command: soundspot evaluate" in text
 
 
 def test_object_sizes_are_told_by_the_truths_share(evaluation):
@@ -141,42 +127,11 @@ def test_extremes_do_not_repeat_pairs():
     assert [chosen.tolist() for chosen in extremes(np.array([0.5]), 4).values()] == [[0]] * 3
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0.0, 1.0, [0, 0.2, 0.4, 0.6, 0.8, 1]),
-        (1.0, 7.0, [1, 2, 3, 4, 5, 6, 7]),
-        (1.0, 1.0, []),
-        (0.47, 0.58, [0.46, 0.48, 0.5, 0.52, 0.54, 0.56, 0.58]),
-    ],
-)
-def test_ticks_are_round_and_enclose_the_values(low, high, ticks):
-    placed = round_ticks([high, low])
-    assert placed[0] <= low and placed[-1] >= high
-    assert len(placed) >= 2
-    if ticks:
-        assert placed == pytest.approx(ticks)
-
-
-def test_a_chart_puts_its_points_where_they_belong():
-    model = Series("model", [0.0, 1.0], [0.0, 1.0])
-    baseline = Series("baseline", [0.0, 1.0], [1.0, 0.0], baseline=True)
-    chart = line_chart([model, baseline], "x", "y")
-    assert [line["name"] for line in chart["legend"]] == ["model", "baseline"]  # as in the legend
-    assert [line["points"] for line in chart["drawn"]] == [
-        [(54.0, 12.0), (626.0, 314.0)],  # the baseline is behind the model
-        [(54.0, 314.0), (626.0, 12.0)],
-    ]
-    assert chart["x_ticks"][0] == (54.0, "0") and chart["y_ticks"][-1] == (12.0, "100")
-
-
-def test_a_chart_is_drawn_with_its_legend(evaluation):
+def test_charts_are_drawn(evaluation):
+    pytest.importorskip("matplotlib")
     html = html_page(evaluation, {})
-    charts = re.findall(r'<svg class="chart".*?</svg>', html, flags=re.DOTALL)
-    assert len(charts) == 3  # success on two benchmarks, passes on the first
-    assert charts[0].count("<polyline") == 5 and charts[0].count('stroke-dasharray="none"') == 2
-    assert charts[1].count("<circle") == 6  # three passes of cIoU and AUC
-    assert html.count('class="key"') == 5 + 2 + 5
+    assert html.count("data:image/svg+xml") == 3  # success on two benchmarks, passes on the first
+    assert line_chart([Series("a", [0.0, 1.0], [0.0, 1.0])], "x", "y").startswith("data:image/svg")
 
 
 def test_a_pair_becomes_a_picture_of_its_own():

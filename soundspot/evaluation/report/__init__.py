@@ -1,19 +1,17 @@
-"""Reports of an evaluation: report.json for programs, report.md and report.html for people.
+"""Reports of an evaluation: report.json for programs, report.html for people.
 
-The JSON holds fractions, the others percentages.
+The JSON holds fractions, the page and the terminal percentages.
 """
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.progress import result_console
 from soundspot.evaluation.report.html import html_page
 from soundspot.evaluation.report.json_file import json_values, run_facts
-from soundspot.evaluation.report.tables import detail_tables, headline_tables
+from soundspot.evaluation.report.tables import headline_tables
 from soundspot.evaluation.runner import Evaluation
 
 
@@ -26,13 +24,12 @@ def show(evaluation: Evaluation) -> None:
 
 
 def write_report(evaluation: Evaluation, folder: Path) -> None:
-    """Write the three files, each in one step."""
+    """Write both files, each in one step."""
     check_folder(folder)
     facts = run_facts(evaluation)
     values = json_values(evaluation, facts)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "report.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
-    write_text(folder / "report.md", markdown_page(evaluation, facts))
     write_text(folder / "report.html", html_page(evaluation, facts))
 
 
@@ -40,14 +37,3 @@ def check_folder(folder: Path) -> None:
     """Refuse a path that cannot hold a report, before any work is done for it."""
     if folder.exists() and not folder.is_dir():
         raise SoundspotError(f"the report needs a folder, but {folder} is a file")
-
-
-def markdown_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
-    """The report as Markdown: all tables, then how the evaluation was made."""
-    parts = ["# Where does the sound come from?\n"]
-    for result in evaluation.results:
-        parts.append(f"## {result.benchmark.name}\n\n{result.benchmark.description}.\n")
-        parts += [table.markdown() for table in headline_tables(result) + detail_tables(result)]
-    lines = [f"- {key}: {value}" for key, value in facts.items() if not isinstance(value, list)]
-    parts.append("## How it was made\n\n" + "\n".join(lines) + "\n")
-    return "\n".join(parts)

@@ -63,7 +63,7 @@ def _section(result: Result) -> dict[str, Any]:
     }
 
 
-def _success_chart(result: Result) -> dict[str, Any]:
+def _success_chart(result: Result) -> str | None:
     x = THRESHOLDS.tolist()
     series = [
         Series(c.name, x, success_curve(c.scores[MAIN]).tolist(), baseline=c.kind == "trivial")
@@ -73,7 +73,7 @@ def _success_chart(result: Result) -> dict[str, Any]:
     return line_chart(series, "cIoU threshold", "success ratio, %")
 
 
-def _passes_chart(contenders: Sequence[Contender]) -> dict[str, Any] | None:
+def _passes_chart(contenders: Sequence[Contender]) -> str | None:
     series = []
     for contender in contenders:
         if scores := contender.cycle_scores:
@@ -82,7 +82,7 @@ def _passes_chart(contenders: Sequence[Contender]) -> dict[str, Any] | None:
                 Series(f"cIoU, {contender.name}", passes, [ciou_at(s) for s in scores]),
                 Series(f"AUC, {contender.name}", passes, [auc(s) for s in scores]),
             ]
-    return line_chart(series, "passes t of the PCM", "%", from_zero=False) if series else None
+    return line_chart(series, "passes t of the PCM", "%") if series else None
 
 
 def _passes(contender: Contender, result: Result) -> list[list[Picture]]:
