@@ -16,7 +16,7 @@ def test_loss_by_hand():
 
 
 def test_the_best_location_counts_at_the_papers_temperature():
-    """Untransformed features: cosines 0.8 with the own sound at one place, 0.6 with the other."""
+    """Untransformed features: cosines 0.8 with its own sound at one place, 0.6 with the other."""
     model = EZVSL(EZVSLConfig(c_v=2, c_a=2, visual_conv=False))
     model.g = torch.nn.Flatten(1)  # one patch: the sound itself
     sounds = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])

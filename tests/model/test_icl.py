@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.model.methods.contrastive import likeness
+from soundspot.model.methods.contrastive import similarity_of_sounds
 from soundspot.model.methods.icl import ICL, ICLConfig, icl_loss, shares, under
 from soundspot.model.methods.method import Batch
 
@@ -56,7 +56,7 @@ def test_the_loss_by_hand():
 def naive_loss(model, data):
     """The header's formula by loops over both views, with the last iteration's weights."""
     config, b = model.config, len(data.f_a)
-    alike = likeness(data.f_a).double().numpy()
+    alike = similarity_of_sounds(data.f_a).double().numpy()
     total = 0.0
     for f_v in (data.f_v1, data.f_v2):
 

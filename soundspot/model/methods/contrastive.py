@@ -131,13 +131,13 @@ def _as_projections(module: nn.Module) -> Projections:
 
 
 def alike_targets(f_a: Sound, temperature: float) -> Float[Tensor, "b b"]:
-    """Which sounds count as the same: each only itself, or a softmax over their likeness."""
+    """Which sounds count as the same: each only itself, or a softmax over their similarity."""
     if temperature == 0:
         return torch.eye(len(f_a), device=f_a.device)
-    return (likeness(f_a) / temperature).softmax(dim=1)
+    return (similarity_of_sounds(f_a) / temperature).softmax(dim=1)
 
 
-def likeness(f_a: Sound) -> Float[Tensor, "b b"]:
+def similarity_of_sounds(f_a: Sound) -> Float[Tensor, "b b"]:
     """How alike the frozen encoder finds sounds: the cosine of what differs from their mean."""
     mean = f_a.mean(dim=1)
     unit = F.normalize(mean - mean.mean(dim=0), dim=1)

@@ -51,7 +51,7 @@ class DMCConfig:
         centers: K, the number of spaces and of centers.
         dim: Dimensions of a space.
         rounds: How often the centers are computed.
-        margin: By how much the own sound should be more similar; 0 is K.
+        margin: By how much its own sound should be more similar; 0 is K.
         map: "assignment" shows how much each location belongs to the best center; "cosine" its
             cosine with the sound's center in that space.
     """

@@ -1,7 +1,7 @@
 """FNAC, false negative aware contrast (Sun et al., CVPR 2023), on the frozen features SSPL sees.
 
 EZ-VSL's loss (see ezvsl.py) treats every other pair as a negative. Three regularizers tell it which
-are not. With unit features v_i^xy and a_i, S(x) = softmax_j(x_i . x_j / t) the likeness within a
+are not. With unit features v_i^xy and a_i, S(x) = softmax_j(x_i . x_j / t) the similarity within a
 modality, P = softmax_j(max_xy v_i^xy . a_j / t) that across them, and m_i the cells whose min-max
 scaled cosine with their own sound is above 0.6:
 
@@ -16,7 +16,7 @@ take gradients. The map is the cosine.
 Written from the released code and the abstract; the full paper could not be read here.
 
 What differs: the frozen encoders replace both ResNet-18s, so that only a 1 x 1 convolution and
-g are trained and likeness is that of their outputs; the warm-up is counted in steps (200 are the
+g are trained and similarity is that of their outputs; the warm-up is counted in steps (200 are the
 released 5 epochs of 10,000 pairs at batch 256); the loss is the mean over the two views. The
 released code divides the masked sum by all cells, not by those of the mask; so does this.
 
@@ -45,10 +45,10 @@ class FNACConfig(CosineConfig):
     """The switches of FNAC; the defaults are those of its released code.
 
     Attributes:
-        temperature: Of the cross-entropy and of all likenesses (t).
-        audio_weight: Weight of the likeness of sounds (l_1).
-        source_weight: Weight of the likeness of what sounds (l_2).
-        visual_weight: Weight of the likeness of frames (l_3).
+        temperature: Of the cross-entropy and of all similarities (t).
+        audio_weight: Weight of the similarity of sounds (l_1).
+        source_weight: Weight of the similarity of what sounds (l_2).
+        visual_weight: Weight of the similarity of frames (l_3).
         threshold: Above it a cell of the min-max scaled map counts as sounding.
         warmup: Steps without the three regularizers.
         dropout: Share of the visual feature that is dropped out in training.
@@ -73,7 +73,7 @@ class Regularizers(NamedTuple):
 
 
 class FNAC(CosineMethod):
-    """EZ-VSL, told by likeness within each modality which pairs are no negatives."""
+    """EZ-VSL, told by similarity within each modality which pairs are no negatives."""
 
     config_class = FNACConfig
     training_only = ("draws.",)
@@ -113,7 +113,7 @@ def regularizers(
     every: Float[Tensor, "b b h w"],
     config: FNACConfig,
 ) -> Regularizers:
-    """The mean absolute differences of likenesses, from unit features and their cosines."""
+    """The mean absolute differences of similarities, from unit features and their cosines."""
 
     def alike(x: Float[Tensor, "b c"]) -> Float[Tensor, "b b"]:
         return (x @ x.T / config.temperature).softmax(dim=1)

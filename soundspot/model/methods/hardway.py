@@ -28,7 +28,7 @@ class HardWayConfig(CosineConfig):
     Attributes:
         trimap: Whether locations between the two thresholds are ignored; without it the positive
             threshold parts positives from background.
-        background: Whether the own background is a negative.
+        background: Whether its own background is a negative.
         positive_threshold: A similarity above it is positive.
         background_threshold: A similarity below it is background.
         sharpness: Width of the sigmoids that stand for the thresholds; small is sharp.
@@ -74,7 +74,7 @@ class HardWay(CosineMethod):
 def hardway_loss(
     a0: Float[Tensor, "b b n"], negatives: Bool[Tensor, "b b"], config: HardWayConfig
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the own positives against other sounds and the own background.
+    """Cross-entropy of its own positives against other sounds and its own background.
 
     Every sound is judged by the mean of its map under its own positive mask, as in Chen's released
     code: what the frame has that fits that sound best, not the mean over the frame. The diagonal is

@@ -7,8 +7,8 @@ the latter. Across frames, sounds that are alike share what sounds in each other
     L = -1/B sum_i sum_j w_ij log exp(s_ij/t) / (sum_k exp(s_ik/t) + exp(q_i/t)),
     s_ij = mean over R_j of cos(v_j^xy, a_i),    q_i = mean over Q_i of cos(v_i^xy, a_i)
 
-with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' likeness A_ij is above a threshold, 0
-elsewhere, divided by their sum: likeness within a modality times the last iteration's likeness
+with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' similarity A_ij is above a threshold, 0
+elsewhere, divided by their sum: similarity within a modality times the last iteration's similarity
 across. The map is the cosine.
 
 What is the paper's and what is ours: the paper has no released code, and only its abstract
@@ -16,8 +16,8 @@ was available. From there come the two kinds of pseudo-labels, maps of the previ
 and relations inferred from the sounds, and what they are for. The form of the loss, the thresholds
 and the weights are ours. "The previous iteration" is a momentum network here, the way SSPL's BYOL
 does it, instead of maps stored after every epoch, so that the training loop needs no hook. Both
-encoders are frozen, so likeness of sounds is that of the frozen embeddings and never changes; the
-loss is the mean over the two views of a frame.
+encoders are frozen, so the similarity of sounds is that of the frozen embeddings and never
+changes; the loss is the mean over the two views of a frame.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, h w the grid.
 """
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from soundspot.common.config import Positive, Share
 from soundspot.model.attention import every_similarity, min_max, similarity
-from soundspot.model.methods.contrastive import likeness
+from soundspot.model.methods.contrastive import similarity_of_sounds
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
 from soundspot.model.methods.method import Batch, MethodOutput
 from soundspot.model.momentum import follow, slow_copy
@@ -44,7 +44,7 @@ class ICLConfig(CosineConfig):
     Attributes:
         positive_threshold: From here on a location of the min-max scaled map sounds.
         background_threshold: Up to here it does not; what lies between is ignored.
-        alike: Above this likeness two sounds share what sounds; 1 is only the own frame.
+        alike: Above this similarity two sounds share what sounds; 1 is only its own frame.
         temperature: Of the cross-entropy (t).
         momentum: Of the network that makes the pseudo-labels.
     """
@@ -82,7 +82,7 @@ class ICL(CosineMethod):
             follow(self.last.g, self.g, config.momentum)
             follow(self.last.conv, self.conv, config.momentum)
         heard = self.g(batch.f_a)
-        alike = likeness(batch.f_a)
+        alike = similarity_of_sounds(batch.f_a)
         losses = []
         for f_v in (batch.f_v1, batch.f_v2):
             with torch.no_grad():

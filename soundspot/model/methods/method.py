@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     Attributes:
         f_v1: Visual feature of the first view.
         f_v2: Visual feature of the second view.
-        f_a: Audio embeddings, one a patch.
+        f_a: Audio embeddings, one per patch.
         cls: Class index, or -1 where there is none; only label-guided baselines may look.
     """
 

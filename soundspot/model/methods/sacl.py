@@ -47,7 +47,7 @@ class SACLConfig(CosineConfig):
 
     Attributes:
         temperature: Of the cross-entropy (t).
-        negatives: Share of a batch that are negatives: the sounds least like the own.
+        negatives: Share of a batch that are negatives: the sounds least like its own.
         kept: Share of a map below which locations do not count.
         segments: Number of segments a frame is divided into; 1 does without.
     """
@@ -89,7 +89,7 @@ def true_negatives(f_a: Sound, share: float) -> Bool[Tensor, "b b"]:
     """The sounds each sound is contrasted with: the given share of the batch, the least alike."""
     unit = F.normalize(f_a.mean(dim=1), dim=1)
     alike = unit @ unit.T
-    # The own sound stays apart, even if rounding finds another one more like it.
+    # Its own sound stays apart, even if rounding finds another one more like it.
     alike.fill_diagonal_(torch.inf)
     order = alike.argsort(dim=1, stable=True)[:, : int(share * len(f_a))]
     chosen = torch.zeros_like(alike, dtype=torch.bool).scatter_(1, order, True)

@@ -121,7 +121,7 @@ def negative_pairs(cls: Int[Tensor, "b"], negatives: Negatives) -> Bool[Tensor, 
 def triplet_loss(
     z: Float[Tensor, "b d"], h: Float[Tensor, "b d"], negatives: Bool[Tensor, "b b"]
 ) -> Float[Tensor, ""]:
-    """Senocak's loss: of two distances, the own sound's should be the smaller by far.
+    """Senocak's loss: of two distances, that of its own sound should be the smaller by far.
 
     With [d+, d-] = softmax([|z - h+|, |z - h-|]) it is d+^2 + (1 - d-)^2, the mean over the
     negatives of a frame and then over the frames that have any. Senocak draws one negative a frame;
