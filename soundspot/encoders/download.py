@@ -21,7 +21,7 @@ TIMEOUT = (10.0, 60.0)  # seconds to connect, and to wait for the next bytes
 Remote = IndexArchive | str  # a file of the package index, or a URL
 
 
-def describe_remote(remote: Remote) -> str:
+def describe(remote: Remote) -> str:
     """A remote file as messages name it: a file name, or a URL without user and password."""
     if isinstance(remote, IndexArchive):
         return remote.filename
@@ -84,7 +84,7 @@ def _find_in_index(session: "requests.Session", index: str, archive: IndexArchiv
     """The URL of `archive` in one package index."""
     import pypi_simple
 
-    place = f"{archive.filename} in the index {describe_remote(index)}"
+    place = f"{archive.filename} in the index {describe(index)}"
     unreadable = (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError)
     client = pypi_simple.PyPISimple(index, session=session)
     try:
@@ -110,7 +110,7 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
         response = session.get(url, stream=True, timeout=TIMEOUT)
         response.raise_for_status()
     except OSError as error:  # all of requests' own are
-        raise WeightsError(f"{describe_remote(url)}: {_reason(error)}") from error
+        raise WeightsError(f"{describe(url)}: {_reason(error)}") from error
     total = int(response.headers.get("Content-Length", 0))
     name = PurePosixPath(urlsplit(url).path).name
     # The raw bytes: if the server compressed the transfer, requests would unpack a .tar.gz itself.
@@ -120,7 +120,7 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
         try:
             shutil.copyfileobj(reader, file)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise WeightsError(f"{describe_remote(url)}: {_reason(error)}") from error
+            raise WeightsError(f"{describe(url)}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

@@ -8,8 +8,7 @@ import io
 import pickle
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,15 +52,10 @@ def _empty_array(kind: Any, _shape: object, _typecode: object) -> Any:
     return np.ndarray(0, np.int8)
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One operator of a TFLite file that has weights, as float32 in TFLite's axis order.
+class Layer(NamedTuple):
+    """An operator of a TFLite file with weights, as float32 in TFLite's axis order."""
 
-    Attributes:
-        kind: "conv" (out h w in), "depthwise" (1 h w channels) or "linear" (out in).
-    """
-
-    kind: str
+    kind: str  # "conv" (out h w in), "depthwise" (1 h w channels) or "linear" (out in)
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
 
@@ -83,8 +77,7 @@ def read_layers(data: bytes) -> list[Layer]:
     return layers
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     """A flatbuffer table at a position in the file.
 
     It starts with the (signed) distance back to its vtable, which lists the offset of each field

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 
 from soundspot.common import files
 from soundspot.common.config import choose
-from soundspot.encoders.download import describe_remote, download_file
+from soundspot.encoders.download import describe, download_file
 from soundspot.encoders.registry import IndexArchive, Member, RegistryEntry, Source, WeightsError
 from soundspot.encoders.table import ENCODERS, build_encoder, registry
 
@@ -95,15 +95,15 @@ def fetch(name: str | RegistryEntry, url: str | None = None) -> Path:
         failures = []
         for origin in known if url is None else [url]:
             remote = origin.archive if isinstance(origin, Member) else origin
-            sys.stderr.write(f"fetching {entry.description}: {describe_remote(remote)}\n")
+            sys.stderr.write(f"fetching {entry.description}: {describe(remote)}\n")
             # A nameless file on the cache's disk is gone even if the process is killed.
             with (
-                files.explain_write_errors(_root(), ADVICE),
-                tempfile.TemporaryFile(dir=_root()) as f,
+                files.explain_write_errors(weights_dir(), ADVICE),
+                tempfile.TemporaryFile(dir=weights_dir()) as f,
             ):
                 try:
                     download_file(remote, f)
-                    _install(f, describe_remote(remote), entry)
+                    _install(f, describe(remote), entry)
                     return product(entry)
                 except WeightsError as error:
                     failures.append(str(error))
@@ -132,22 +132,18 @@ def list_entries(verify: bool = False) -> list[WeightStatus]:
     return found
 
 
-def cache_dir() -> Path:
-    """The cache directory: $SOUNDSPOT_CACHE, or `soundspot` in the user's cache directory."""
-    if chosen := os.environ.get("SOUNDSPOT_CACHE"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "soundspot"
+def weights_dir() -> Path:
+    """`weights` in $SOUNDSPOT_CACHE, or in `soundspot` in the user's cache directory."""
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    chosen = os.environ.get("SOUNDSPOT_CACHE")
+    return (Path(chosen).expanduser() if chosen else user / "soundspot") / "weights"
 
 
 def product(entry: RegistryEntry) -> Path:
     """What an entry is cached for: the converted weights, or the media file itself."""
     published = entry.sources[0].filename
     name = published if entry.kind == "media" else f"{entry.name}.safetensors"
-    return _root() / entry.name / name
-
-
-def _root() -> Path:
-    return cache_dir() / "weights"
+    return weights_dir() / entry.name / name
 
 
 def _find(name: str | RegistryEntry, kind: str | None = None) -> RegistryEntry:
@@ -189,31 +185,26 @@ def _state(entry: RegistryEntry) -> State:
     """What is in the cache, checked byte by byte."""
     try:
         with product(entry).open("rb") as file:
-            return "cached" if _sha256(file) in _expected(entry) else "damaged"
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return "cached" if digest in _expected(entry) else "damaged"
     except OSError:
         return "absent"
-
-
-def _sha256(file: BufferedIOBase) -> str:
-    """Hex sha256 of a whole open file, which is left rewound."""
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    file.seek(0)
-    return digest
 
 
 @contextmanager
 def _lock() -> Iterator[None]:
     """Hold the one lock of the cache; a second process waits, and says so."""
-    waiting = f"waiting for another process that writes to {_root()}"
-    with files.locked(_root() / files.LOCK, waiting, wait=True, advice=ADVICE):
-        files.remove_leftovers(_root(), "*/.*")
+    waiting = f"waiting for another process that writes to {weights_dir()}"
+    with files.locked(weights_dir() / files.LOCK, waiting, wait=True, advice=ADVICE):
+        files.remove_leftovers(weights_dir(), "*/.*")
         yield
 
 
 def _install(file: BufferedIOBase, label: str, entry: RegistryEntry) -> None:
     """Recognize a file by its sha256, and keep it or what the registry knows of its content."""
-    digest = _sha256(file)
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
     for source in entry.sources:
         if digest == source.sha256:
             return _keep(entry, source, file.read())

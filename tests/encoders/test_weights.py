@@ -359,11 +359,11 @@ def test_a_full_disk_has_a_code_and_leaves_nothing(site, tmp_path):
 def test_the_cache_is_where_the_environment_says(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     monkeypatch.setenv("SOUNDSPOT_CACHE", "/big/disk")
-    assert weights.cache_dir() == Path("/big/disk")
+    assert weights.weights_dir() == Path("/big/disk/weights")
     monkeypatch.delenv("SOUNDSPOT_CACHE")
-    assert weights.cache_dir() == Path("/x/soundspot")
+    assert weights.weights_dir() == Path("/x/soundspot/weights")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert weights.cache_dir() == Path.home() / ".cache" / "soundspot"
+    assert weights.weights_dir() == Path.home() / ".cache/soundspot/weights"
 
 
 @pytest.mark.parametrize("content", [TENSOR_FILE, SDIST, WHEEL, OTHER_FILE])
