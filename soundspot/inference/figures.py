@@ -167,15 +167,6 @@ def stack(pages: Sequence[Image.Image]) -> Image.Image:
     return whole
 
 
-def captioned(picture: Picture, lines: Sequence[str], trained: bool = True) -> Page:
-    """A picture with lines of text in a strip below it."""
-    height, width, _ = picture.shape
-    image = Image.fromarray(picture)
-    if not trained:
-        _stamp(image)
-    return np.vstack([np.asarray(image), caption_strip(height, width, lines)])
-
-
 def caption_strip(height: int, width: int, lines: Sequence[str]) -> Page:
     """Lines of text to go below a picture of this height and width."""
     size = max(SMALLEST, round(min(height, width) / 20))

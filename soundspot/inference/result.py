@@ -35,6 +35,7 @@ BROAD = frozenset((
 ))  # fmt: skip
 NEARLY = 0.6  # of the score of the best name
 UNNAMED = "A sound"
+SILENCE = "Silence"  # of the pauses around a short sound; what is heard has another name
 VOICES = frozenset(("Speech", "Conversation", "Narration", "Child speech", "Singing", "Shout"))
 
 
@@ -232,6 +233,7 @@ def short_name(labels: Labels) -> str:
     Args:
         labels: Names with their scores, best first.
     """
+    labels = [label for label in labels if label[0] != SILENCE]
     if not labels or labels[0][1] < WORTH_SAYING:
         return UNNAMED
     likely = [name for name, score in labels if score >= NEARLY * labels[0][1]]

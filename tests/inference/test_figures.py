@@ -115,16 +115,6 @@ def test_pages_are_stacked_as_rows():
     assert whole.getpixel((6, 0)) == figures.WHITE
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (31, 37), (240, 320)])
-def test_a_captioned_picture_stays_as_it_is_above_the_caption(shape):
-    picture = gray(*shape)
-    page = figures.captioned(picture, ("heard: " + "a very long name " * 9, "peak cosine 0.5"))
-    assert page.shape[1] == shape[1] and page.shape[0] > shape[0]
-    np.testing.assert_array_equal(page[: shape[0]], picture)
-    if shape[1] > 30:
-        assert (page[shape[0] :] > 200).any()  # something is written
-
-
 def test_write_picture_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path):
     path = tmp_path / "p.png"
     path.write_text("old")

@@ -30,7 +30,8 @@ def drawn(frame: np.ndarray, similarity, strength=1.0, lines=("heard: dog", ""),
 def test_a_picture_looks_like_an_overlay(shape: tuple[int, int], strength: float):
     frame = picture(*shape)
     heat = map_heat(resize_map(MAP, *at_most(LAYER, *shape)))
-    wanted = figures.captioned(figures.overlay(frame, heat, None, strength), ("heard: dog", ""))
+    strip = figures.caption_strip(shape[0], shape[1], ("heard: dog", ""))
+    wanted = np.vstack([figures.overlay(frame, heat, None, strength), strip])
     found = drawn(frame, MAP, strength)
     assert len(found) - len(wanted) in (0, 1)  # an even height
     difference = found[: len(wanted)] - wanted
