@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -183,6 +183,32 @@ def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
     from soundspot.data.corpora.anysound import prepare
 
     return _report(prepare(source, out), strict)
+
+
+@prepare_app.command
+def boxed(
+    source: Path,
+    out: Path,
+    /,
+    *,
+    sounds: Path | None = None,
+    split: Literal["val", "test"] = "val",
+    strict: Flag = False,
+) -> int:
+    """Make a pair set of your own clips with boxes, for evaluation.
+
+    Args:
+        source: Folder with media and one JSON list of {file, at, boxes, visible, kind}.
+        out: The pair set to make.
+        sounds: Pair set whose sounds are played to pictures with boxes by class.
+        split: val if you choose anything by these clips, otherwise test; sounds are of it too.
+        strict: Exit with code 2 if anything is lost.
+    """
+    from soundspot.data.corpora.boxed import Sounds, prepare
+    from soundspot.data.pair_set import PairSet
+
+    played = None if sounds is None else Sounds(PairSet.open(sounds), split)
+    return _report(prepare(source, out, played, split), strict)
 
 
 @prepare_app.command

@@ -7,6 +7,7 @@ A pair set is a folder:
     sounds.jsonl     one Sound per line: the pool from which class-level pairs draw (optional)
     frames/*.jpg     256 x 256 RGB        } or the same members in shard-*.tar,
     sounds/*.flac    3 s, mono, 16 kHz    } in WebDataset's layout
+    films/*.png      small gray pictures around a frame of a video (optional, see `media.films`)
     ledger.jsonl     what became of every item of the corpus
 
 No item is ever replaced or skipped: one that cannot be read raises `ItemError`, and
@@ -20,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, cast
 
 import av
@@ -34,6 +35,7 @@ from soundspot.data import manifest
 from soundspot.data.manifest import HEAD, PAIRS, SOUNDS, SPLITS, Pair, Pairing, Sound, media_digest
 from soundspot.media import images
 from soundspot.media.clips import SAMPLE_RATE, SOUND_SAMPLES, is_silent
+from soundspot.media.films import Film, decode_film
 
 __all__ = ["ItemError", "Pair", "PairSet", "Problem", "Sound", "draw_sounds"]
 
@@ -114,6 +116,13 @@ class PairSet:
         name = frame if isinstance(frame, str) else frame.frame
         return decode_frame(self.read(name), name)
 
+    def film(self, frame: str) -> Film | None:
+        """The film around a frame, by the frame's file name; None if there is none."""
+        try:
+            return decode_film(self.read(film_name(frame)))
+        except ItemError:
+            return None
+
     def waveform(self, sound: Pair | Sound | str) -> NDArray[np.float32]:
         """The sound of a pair, of the pool or of a file name: (48000,) at 16 kHz."""
         name = sound if isinstance(sound, str) else sound.audio
@@ -186,6 +195,11 @@ def draw_sounds(pairset: PairSet, split: str, epoch: int, seed: int) -> list[Sou
             choices = pool[split, pair.cls]
             sounds.append(choices[int(draw * len(choices))])
     return sounds
+
+
+def film_name(frame: str) -> str:
+    """The file of the film around a stored frame."""
+    return f"films/{PurePosixPath(frame).stem}.png"
 
 
 def decode_frame(data: bytes, name: str) -> NDArray[np.uint8]:
