@@ -148,6 +148,14 @@ def escvoc_hard(split: str, folder: Path) -> list[BenchmarkItem]:
     )
 
 
+def boxed(folder: Path) -> list[BenchmarkItem]:
+    """The truth of your own clips is only in their pair set."""
+    raise SoundspotError(
+        f"clips with boxes have no annotation files, so {folder} is of no use: make their pair set "
+        "with `soundspot prepare boxed` and name it with --data"
+    )
+
+
 def anysound(split: str, folder: Path) -> list[BenchmarkItem]:
     """A half of anysound: photographs of things that ESC-VOC does not have, with their sounds."""
     return [

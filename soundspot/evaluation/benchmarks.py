@@ -24,7 +24,7 @@ class Benchmark:
     """What is known about a benchmark before its files are read.
 
     Attributes:
-        count: How many items it must have.
+        count: How many items it must have; 0 if its pair set says so.
         read: Reads the items from the folder of the annotation files.
         unit: What it counts.
         needed: Votes that make a pixel certain (see `metrics.truth_maps`).
@@ -154,6 +154,14 @@ BENCHMARKS: Mapping[str, Benchmark] = {
             "ESC-VOC, the same of 154 validation pairs",
             924,
             partial(files.escvoc_hard, "val"),
+        ),
+        *(
+            Benchmark(name, what, 0, files.boxed)
+            for name, what in (
+                ("boxed", "clips with boxes, your own"),
+                ("realclips", "real videos with their own sound"),
+                ("twoclass", "photographs of several things, each of which sounds in turn"),
+            )
         ),
         Benchmark("anysound", "anysound, development half", 100, partial(files.anysound, "val")),
         Benchmark(

@@ -3,7 +3,8 @@
 A group is one picture with several sounds, such as the two sides of a duet: a map that ignores the
 sound is right for at most one of them.
 
-Axes: n pairs, m groups, h w the map as a model made it, s side of the evaluation map.
+Axes: n pairs, l those with a large truth, m groups or pairs within them, h w the map as a model made
+it, s side of the evaluation map.
 """
 
 from collections.abc import Sequence
@@ -64,6 +65,24 @@ def peak_in_truth(maps: RawMaps, truths: Truths) -> Bool[np.ndarray, "n"]:
     there = np.isfinite(x)
     column, row = ((np.where(there, v, 0) * truths.shape[-1]).astype(np.intp) for v in (x, y))
     return np.asarray(there & (truths[np.arange(len(truths)), row, column] > 0))
+
+
+def only_own_truth(
+    maps: RawMaps, truths: Truths, groups: Sequence[str], least: float = 0.0
+) -> tuple[Bool[np.ndarray, "l"], Bool[np.ndarray, "m"]]:
+    """Whether each peak is right, and whether the two peaks of each pair of sounds follow them.
+
+    They do if both are in their own truth and neither is in the other's: a flip. Only truths of at
+    least a share of the frame count, and pairs of those in one group.
+    """
+    large = truths.mean(axis=(1, 2)) >= least
+    right = peak_in_truth(maps, truths)
+    flips = []
+    for indices in by_group(groups).values():
+        for a, b in combinations(indices[large[indices]], 2):
+            stray = peak_in_truth(maps[[a, b]], truths[[b, a]])
+            flips.append(bool(right[a] and right[b] and not stray.any()))
+    return right[large], np.array(flips, dtype=np.bool_)
 
 
 def peak_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:

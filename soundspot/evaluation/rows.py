@@ -20,6 +20,7 @@ from soundspot.evaluation.metrics import PerPair, RawMaps, Truths, auc, ciou_at,
 MAIN = "sspl"
 """The paper's protocol, used for figures, tables by class and size, and paired tests."""
 
+LARGE = 0.03  # of the frame: what a truth covers that a map on a coarse grid can hit
 Kind = Literal["model", "maps", "trivial"]
 
 
@@ -27,8 +28,9 @@ Kind = Literal["model", "maps", "trivial"]
 class Row:
     """One row of the results; numbers are fractions, low and high the ends of 95 % intervals.
 
-    `listening` holds the measures of duets: peak_side, both_sides, peak_in_box, mass_side, iiou and
-    map_correlation with their intervals.
+    `listening` holds peak_in_box with its interval; where pictures have several sounds also iiou
+    and map_correlation, of duets peak_side, both_sides and mass_side, of other groups flips and,
+    of truths of at least LARGE of the frame, peak_in_box_large and flips_large.
     """
 
     model: str
@@ -77,7 +79,11 @@ class Comparison:
 
 def baselines(truths: Truths, saliency_maps: RawMaps | None) -> list[Contender]:
     """What scores on a benchmark without a model."""
-    maps = {"random map": trivial.random_maps(len(truths)), "image saliency": saliency_maps}
+    maps = {
+        "centered disc": trivial.nearness(len(truths)),
+        "random map": trivial.random_maps(len(truths)),
+        "image saliency": saliency_maps,
+    }
     return [
         Contender(name, "trivial", scores, maps.get(name))
         for name, scores in trivial.trivial_scores(truths, saliency_maps).items()
@@ -90,7 +96,7 @@ def rows_of(
     """The rows of a contender, one per protocol; `lost` pairs were not evaluated."""
     groups = [item.group for item in items if item.group is not None]
     heard = {}
-    if contender.maps is not None and groups:
+    if contender.maps is not None:
         heard = _listening(contender.maps, items, groups, truths)
     rows = []
     for protocol, scores in contender.scores.items():
@@ -129,25 +135,33 @@ def _units(
 def _listening(
     maps: RawMaps, items: Sequence[BenchmarkItem], groups: Sequence[str], truths: Truths
 ) -> dict[str, float]:
-    """Does it listen? Each measure with its interval over groups."""
-    sides = [item.side for item in items if item.side is not None]
-    on_side = listening.peak_on_side(maps, sides)
+    """Where is the peak, and does it listen? Each measure with its interval over groups."""
     on_truth = listening.peak_in_truth(maps, truths)
-    mass = listening.mass_on_side(maps, sides)
+    if not groups:
+        return _summary("peak_in_box", on_truth.astype(np.float64))
     correlation = listening.correlation_across_sounds(maps, groups)
+    heard = _summary("peak_in_box", mean_of_group(on_truth, groups))
+    heard |= _summary("map_correlation", correlation[np.isfinite(correlation)])
+    sides = [item.side for item in items if item.side is not None]
+    if not sides:
+        for name, least in (("", 0.0), ("_large", LARGE)):
+            right, flips = listening.only_own_truth(maps, truths, groups, least)
+            heard |= _summary(f"peak_in_box{name}", right) | _summary(f"flips{name}", flips)
+        return heard
+    on_side = listening.peak_on_side(maps, sides)
+    mass = listening.mass_on_side(maps, sides)
     return (
-        _summary("peak_side", mean_of_group(on_side, groups))
+        heard
+        | _summary("peak_side", mean_of_group(on_side, groups))
         | _summary("both_sides", worst_of_group(on_side, groups))
-        | _summary("peak_in_box", mean_of_group(on_truth, groups))
         | _summary("mass_side", mean_of_group(mass, groups))
-        | _summary("map_correlation", correlation[np.isfinite(correlation)])
     )
 
 
-def _summary(name: str, values: Float[np.ndarray, "m"]) -> dict[str, float]:
+def _summary(name: str, values: listening.Values) -> dict[str, float]:
     if not len(values):
         return {}
-    ends = bootstrap(values)
+    ends = bootstrap(values.astype(np.float64))
     return {name: float(values.mean()), f"{name}_low": ends.low, f"{name}_high": ends.high}
 
 

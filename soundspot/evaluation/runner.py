@@ -154,6 +154,7 @@ def score_benchmark(
 ) -> Result:
     """Score every contender and the baselines on one benchmark."""
     scenes, missing = find_scenes(benchmark, pairs, request.annotations)
+    benchmark = replace(benchmark, count=benchmark.count or len(scenes))
     features = {} if pairs is None else _features(models, pairs, scenes)
     scenes, dropped = _available(scenes, features, saved)
     missing |= dropped

@@ -11,7 +11,8 @@ from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, load_benchmark
 from soundspot.evaluation.validation import side_of
 
-OWN_SPLITS: Mapping[str, str] = {  # benchmarks whose truth is in their pair set
+# Benchmarks whose truth is in their pair set, and its split; "" is the only one that it has.
+OWN_SPLITS: Mapping[str, str] = {
     "escvoc": "test",
     "escvoc-val": "val",
     "escvoc-duets": "duets-test",
@@ -20,6 +21,9 @@ OWN_SPLITS: Mapping[str, str] = {  # benchmarks whose truth is in their pair set
     "escvoc-hard-val": "val",
     "anysound": "val",
     "anysound-heldout": "test",
+    "boxed": "",
+    "realclips": "",
+    "twoclass": "",
 }
 HARD = ("escvoc-hard", "escvoc-hard-val")
 NO_MEDIA = "not in the pair set"
@@ -36,10 +40,10 @@ def find_scenes(
     """
     split = OWN_SPLITS.get(benchmark.name)
     if split is not None and pairs is not None:
-        own = annotated_scenes(pairs, split)
+        own = annotated_scenes(pairs, split or pairs.splits()[0])
         if benchmark.name in HARD:
             own = [replace(scene, cls=kind_of(scene.id)) for scene in own]
-        if len(own) > benchmark.count:
+        if benchmark.count and len(own) > benchmark.count:
             raise SoundspotError(
                 f"{benchmark.name} has {benchmark.count:,} pairs, but the split {split} of "
                 f"{pairs.root} has {len(own):,}: is this the right pair set?"
@@ -79,7 +83,7 @@ def annotated_scenes(pairs: PairSet, split: str) -> list[BenchmarkItem]:
                 f"pair {pair.id!r} of {pairs.root} cannot be evaluated: "
                 f"it has no {'boxes' if pair.boxes is None else 'sound'}"
             )
-        side = None if pair.group is None else side_of(pair)
+        side = side_of(pair) if pair.split.startswith("duets-") else None
         scenes.append(
             BenchmarkItem(pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side)
         )

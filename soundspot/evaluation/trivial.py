@@ -25,6 +25,13 @@ def disc(size: int = SIZE, share: float = 0.5) -> Bool[np.ndarray, "s s"]:
     return offset[:, None] ** 2 + offset**2 <= share * size**2 / math.pi
 
 
+def nearness(pairs: int, cells: int = 15) -> Float32[np.ndarray, "n h w"]:
+    """How near every place is to the middle of the frame, where the peak of these maps lies."""
+    offset = np.arange(cells) - (cells - 1) / 2
+    map = -np.hypot(offset[:, None], offset).astype(np.float32)
+    return np.broadcast_to(map, (pairs, cells, cells))
+
+
 def random_maps(pairs: int, cells: int = 14, seed: int = 0) -> Float32[np.ndarray, "n h w"]:
     """Maps of independent uniform noise."""
     return np.random.default_rng(seed).random((pairs, cells, cells), dtype=np.float32)

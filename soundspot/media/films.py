@@ -6,6 +6,7 @@ Axes: n pictures, s the side of a square picture.
 import io
 from collections.abc import Sequence
 
+import av
 import numpy as np
 from av.video.reformatter import Interpolation
 from jaxtyping import UInt8
@@ -44,7 +45,7 @@ def read_films(media: Media, times: Sequence[float]) -> list[Film | None]:
         return films
 
 
-def _small(frame: decoding.av.VideoFrame) -> UInt8[np.ndarray, "s s"]:
+def _small(frame: av.VideoFrame) -> UInt8[np.ndarray, "s s"]:
     gray = frame.reformat(SIDE, SIDE, format="gray", interpolation=Interpolation.AREA)
     return np.asarray(decoding.turned(frame, gray.to_ndarray()))
 

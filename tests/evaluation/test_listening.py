@@ -8,6 +8,7 @@ from soundspot.evaluation.listening import (
     extended,
     mass_on_side,
     mean_of_group,
+    only_own_truth,
     peak_in_truth,
     peak_on_side,
     peaks,
@@ -159,3 +160,16 @@ def test_extended_needs_both_kinds():
         extended(np.zeros(2), np.zeros(2), np.array([True, True]))
     with pytest.raises(SoundspotError):
         extended(np.array([np.nan, 0]), np.zeros(2), np.array([True, False]))
+
+
+def test_a_flip_follows_each_sound_to_its_own_truth_only():
+    truths = np.zeros((4, 8, 8), bool)
+    truths[0, :, :4] = truths[1, :, 3:] = True  # they share a column
+    truths[2, :2, :2] = truths[3, 6:, 6:] = True
+    maps = np.zeros((4, 8, 8), np.float32)
+    maps[0, 1, 1] = maps[1, 1, 3] = 1  # the second peak is in both
+    maps[2, 0, 0] = maps[3, 7, 7] = 1
+    right, flips = only_own_truth(maps, truths, list("aabb"))
+    assert right.all() and flips.tolist() == [False, True]
+    right, flips = only_own_truth(maps, truths, list("aabb"), least=0.1)
+    assert len(right) == 2 and flips.tolist() == [False]

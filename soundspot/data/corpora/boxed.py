@@ -22,14 +22,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.paths import make_id
+from soundspot.common.files import make_id
 from soundspot.common.progress import progress
 from soundspot.data.corpora.escvoc import Row, read_list
 from soundspot.data.corpus_files import check_folders
-from soundspot.data.ledger import LedgerEntry, Summary, status_of
 from soundspot.data.manifest import Box, Pair
 from soundspot.data.pair_set import PairSet, film_name
-from soundspot.data.writer import PairWriter, SourceError
+from soundspot.data.writer import LedgerEntry, PairWriter, SourceError, Summary, status_of
 from soundspot.media import clips as media
 from soundspot.media.films import film_bytes, read_films
 from soundspot.media.opening import opened
@@ -164,5 +163,5 @@ def _keep_film(writer: PairWriter, file: Path, at: float | None, name: str) -> N
         writer.store(name, film_bytes(film))
 
 
-def _boxes(rows: Sequence[Sequence[float]]) -> tuple[Box, ...]:
+def _boxes(rows: Sequence[Sequence[int | float]]) -> tuple[Box, ...]:
     return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in rows)

@@ -20,13 +20,16 @@ from soundspot.evaluation.runner import Result
 from soundspot.evaluation.scenes import HARD
 
 SMALL, LARGE = 0.1, 0.5  # shares of the frame
-LISTENING = {
-    "peak_side": "peak side",
-    "both_sides": "both sides",
-    "peak_in_box": "peak box",
-    "mass_side": "mass side",
-    "iiou": "IIoU",
-    "map_correlation": "corr.",
+LISTENING = {  # measure -> its short name, and whose share it is
+    "peak_side": ("peak side", "sounds whose peak is on the sounding side"),
+    "both_sides": ("both sides", "duets where both are"),
+    "peak_in_box": ("peak box", "peaks in the true box"),
+    "flips": ("flips", "pairs of sounds whose peaks are each in its own box only"),
+    "peak_in_box_large": ("box, large", "peaks in a true box of at least 3 % of the frame"),
+    "flips_large": ("flips, large", "pairs of sounds of those that flip"),
+    "mass_side": ("mass side", "maps with more mass on the sounding side"),
+    "iiou": ("IIoU", "pictures located with all of their sounds (sspl)"),
+    "map_correlation": ("corr.", "agreement: the correlation of a picture's maps (1 = deaf)"),
 }
 
 
@@ -69,7 +72,7 @@ def headline_tables(result: Result) -> list[Table]:
     tables = [_scores(result)]
     if result.benchmark.name in HARD:
         tables.append(_by_class(result, "By kind"))
-    if any("peak_side" in row.listening for row in result.rows):
+    if any(row.listening for row in result.rows):
         tables.append(_listening(result))
     if result.source_detections:
         tables.append(_source_detections(result))
@@ -114,18 +117,17 @@ def _scores(result: Result) -> Table:
 
 
 def _listening(result: Result) -> Table:
-    rows = [
-        (row.model, *(_measure(row.listening, key) for key in LISTENING))
-        for row in result.rows
-        if row.protocol == MAIN and "peak_side" in row.listening
-    ]
-    note = (
-        "Share of sounds whose peak is on the sounding side; of duets where both are; of peaks in "
-        "the true box; of maps with more mass on the sounding side; of duets located with both "
-        "sounds (sspl); correlation of the two maps of a duet (1 = deaf)."
-    )
-    title = f"{result.benchmark.name}: does it listen?"
-    return Table(title, note, ("model", *LISTENING.values()), tuple(rows))
+    measured = [row for row in result.rows if row.protocol == MAIN and row.listening]
+    shown = {
+        key: words
+        for key, words in LISTENING.items()
+        if any(key in row.listening for row in measured)
+    }
+    rows = [(row.model, *(_measure(row.listening, key) for key in shown)) for row in measured]
+    names = (name for name, _ in shown.values())
+    note = f"Share of {'; of '.join(told for _, told in shown.values())}."
+    title = f"{result.benchmark.name}: where is the peak, does it listen?"
+    return Table(title, note, ("model", *names), tuple(rows))
 
 
 def _measure(values: Mapping[str, float], key: str) -> str:
