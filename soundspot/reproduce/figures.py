@@ -18,12 +18,11 @@ from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.pictures import pair_picture
 from soundspot.evaluation.rows import MAIN
+from soundspot.reproduce.records import Results, TableLine
 from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun, features_of, maps_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from soundspot.reproduce.results import Results, TableLine
 
 SHOWN = 8  # pairs of a sheet of examples
 SIDE = 160  # pixels of a picture
@@ -32,7 +31,7 @@ SIZES = {"success": (6, 4), "iterations": (6, 4), "steps": (9, 6)}  # inches
 log = logging.getLogger(__name__)
 
 
-def draw_curves(results: "Results", path: Path) -> Path | None:
+def draw_curves(results: Results, path: Path) -> Path | None:
     """Draw the curves of a table, if its figure has any, as SVG; None without matplotlib."""
     if results.figure not in SIZES or not has_matplotlib():
         return None
@@ -59,7 +58,7 @@ def has_matplotlib() -> bool:
     return True
 
 
-def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _success(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """Success by threshold (Fig. 4)."""
     axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio")
     for line in lines:
@@ -68,7 +67,7 @@ def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     axes.legend()
 
 
-def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _iterations(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """CIoU and AUC by passes of the PCM (Fig. 6)."""
     axes = figure.add_subplot(xlabel="passes t of the PCM while testing", ylabel="cIoU, AUC")
     for line in lines:
@@ -79,7 +78,7 @@ def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     axes.legend()
 
 
-def _steps(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _steps(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """Validation scores and the spread of z by optimizer steps, one curve per seed."""
     panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
     grid = figure.subplots(2, 2, sharex=True)

@@ -1,8 +1,8 @@
-"""The records of runs: one compressed file, to be committed, from which tables are made.
+"""What is kept: records of runs, in one file from which tables are made, and the tables.
 
-Every line of it is a trained run, or a baseline that needs no training, with its scores on test
-sets. Floats are cut to five digits; nothing is rounded up, so every score stays on its side of
-every threshold and the tables stay the same.
+Every line of that file, which is to be committed, is a trained run, or a baseline that needs no
+training, with its scores on test sets. Floats are cut to five digits; nothing is rounded up, so
+every score stays on its side of every threshold and the tables stay the same.
 """
 
 import gzip
@@ -23,10 +23,12 @@ import numpy as np
 from soundspot.common.config import from_dict, non_defaults, parse_json, read_bytes, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import explain_write_errors, locked, write_bytes
+from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.model.methods import METHODS
 from soundspot.training.recipe import Recipe, with_earlier_meaning
 
-FORMAT = 2
+FORMAT = 2  # of the file of records
+TABLE_FORMAT = 3
 FIVE_DIGITS = Context(prec=5, rounding=ROUND_DOWN)
 
 
@@ -133,6 +135,84 @@ class Record:
             return new
         known = [s for s in self.scores if new.find(s.tested_on, s.guidance) is None]
         return replace(new, scores=(*known, *new.scores))
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One run of a line; `validations` are what it logged at each of them, by name."""
+
+    seed: int
+    commit: str
+    step: int
+    steps: int
+    ciou: float
+    auc: float
+    peak_side: float | None = None
+    validations: dict[str, tuple[float, ...]] | None = None
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A line of a table: a method over its seeds, or a baseline, which has none.
+
+    Attributes:
+        label: Its name.
+        ciou: By the paper's protocol, as is the AUC.
+        ciou_interval: Over pairs, each averaged over the seeds.
+        protocols: Protocol -> mean cIoU and AUC.
+        seeds: Its runs.
+        peak_side: Share of the sounds of duets whose peak is on the sounding side.
+        inverted: cIoU of the maps upside down.
+        curve: Success by cIoU threshold.
+        passes: Mean cIoU and AUC after each pass of a PCM.
+        gflops: What it costs.
+        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
+        no_source_f1: F1 of noticing that no source is visible.
+        parameters: How many are trained and used.
+        ms: CPU time of a map.
+        published: cIoU and AUC of the paper on the same data.
+        original: The same of the method's own paper.
+    """
+
+    label: str
+    ciou: Spread
+    auc: Spread
+    ciou_interval: Interval
+    protocols: dict[str, tuple[float, ...]]
+    seeds: tuple[SeedResult, ...] = ()
+    peak_side: Spread | None = None
+    inverted: Spread | None = None
+    curve: tuple[float, ...] | None = None
+    passes: dict[str, tuple[float, ...]] | None = None
+    gflops: float | None = None
+    mean_rank: float | None = None
+    no_source_f1: float | None = None
+    parameters: int | None = None
+    ms: float | None = None
+    published: tuple[float, ...] | None = None
+    original: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
+
+    format: int
+    table: str
+    title: str
+    note: str
+    command: str
+    commit: str
+    data: str
+    data_fingerprint: str
+    quick: bool
+    benchmarks: tuple[str, ...]
+    pairs: int
+    lines: tuple[TableLine, ...]
+    trivial: tuple[TableLine, ...]
+    figure: str | None = None
+    coverage: str | None = None
+    not_run: tuple[str, ...] = ()
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Numbers are fractions.
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from soundspot.common.config import read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.progress import result_console
-from soundspot.evaluation.intervals import Interval, Spread, bootstrap, over_seeds
+from soundspot.evaluation.intervals import Spread, bootstrap, over_seeds
 from soundspot.evaluation.metrics import auc, ciou_at, success_curve
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.rows import MAIN
@@ -26,92 +26,21 @@ from soundspot.reproduce import experiments, records, runs
 from soundspot.reproduce.complexity import gflops
 from soundspot.reproduce.experiments import Experiment, Line
 from soundspot.reproduce.figures import draw_curves, draw_examples
-from soundspot.reproduce.records import Record, Scores, Training
+from soundspot.reproduce.records import (
+    TABLE_FORMAT,
+    Record,
+    Results,
+    Scores,
+    SeedResult,
+    TableLine,
+    Training,
+)
 from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun
 from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
 
-FORMAT = 3
 LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_duets"}
 LOGGED["z_std"] = "train_z_std"
-
-
-@dataclass(frozen=True)
-class SeedResult:
-    """One run of a line; `validations` are what it logged at each of them, by name."""
-
-    seed: int
-    commit: str
-    step: int
-    steps: int
-    ciou: float
-    auc: float
-    peak_side: float | None = None
-    validations: dict[str, tuple[float, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class TableLine:
-    """A line of a table: a method over its seeds, or a baseline, which has none.
-
-    Attributes:
-        label: Its name.
-        ciou: By the paper's protocol, as is the AUC.
-        ciou_interval: Over pairs, each averaged over the seeds.
-        protocols: Protocol -> mean cIoU and AUC.
-        seeds: Its runs.
-        peak_side: Share of the sounds of duets whose peak is on the sounding side.
-        inverted: cIoU of the maps upside down.
-        curve: Success by cIoU threshold.
-        passes: Mean cIoU and AUC after each pass of a PCM.
-        gflops: What it costs.
-        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
-        no_source_f1: F1 of noticing that no source is visible.
-        parameters: How many are trained and used.
-        ms: CPU time of a map.
-        published: cIoU and AUC of the paper on the same data.
-        original: The same of the method's own paper.
-    """
-
-    label: str
-    ciou: Spread
-    auc: Spread
-    ciou_interval: Interval
-    protocols: dict[str, tuple[float, ...]]
-    seeds: tuple[SeedResult, ...] = ()
-    peak_side: Spread | None = None
-    inverted: Spread | None = None
-    curve: tuple[float, ...] | None = None
-    passes: dict[str, tuple[float, ...]] | None = None
-    gflops: float | None = None
-    mean_rank: float | None = None
-    no_source_f1: float | None = None
-    parameters: int | None = None
-    ms: float | None = None
-    published: tuple[float, ...] | None = None
-    original: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Results:
-    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
-
-    format: int
-    table: str
-    title: str
-    note: str
-    command: str
-    commit: str
-    data: str
-    data_fingerprint: str
-    quick: bool
-    benchmarks: tuple[str, ...]
-    pairs: int
-    lines: tuple[TableLine, ...]
-    trivial: tuple[TableLine, ...]
-    figure: str | None = None
-    coverage: str | None = None
-    not_run: tuple[str, ...] = ()
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
@@ -176,7 +105,7 @@ def reproduce_table(
         ranked = with_mean_ranks([*lines, *trivial])
         lines, trivial = ranked[: len(lines)], ranked[len(lines) :]
     results = Results(
-        format=FORMAT,
+        format=TABLE_FORMAT,
         table=plan.name,
         title=experiment.title,
         note=experiment.note,
@@ -388,6 +317,6 @@ def as_json(results: Results) -> str:
 def read_results(path: Path) -> Results:
     """Read results that `soundspot reproduce` wrote."""
     results = read_typed(path, Results, "make it again with `soundspot reproduce`")
-    if results.format != FORMAT:
-        raise SoundspotError(f"{path} has format {results.format}, expected {FORMAT}")
+    if results.format != TABLE_FORMAT:
+        raise SoundspotError(f"{path} has format {results.format}, expected {TABLE_FORMAT}")
     return results

@@ -14,7 +14,7 @@ from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, figures, results, runs
 from soundspot.reproduce.experiments import Line
-from soundspot.reproduce.results import Results, SeedResult, TableLine
+from soundspot.reproduce.records import Results, SeedResult, TableLine
 from tests.reproduce.conftest import BASES
 
 
