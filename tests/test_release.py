@@ -25,14 +25,10 @@ def test_the_version_is_the_same_everywhere():
 def test_what_keeps_a_version_from_being_released():
     problems = release().problems
     assert problems("1.2.3", CITATION, CHANGELOG, "") == []
-    (dev,) = problems("1.2.3.dev0", CITATION.replace("3", "3.dev0"), CHANGELOG, "")[:1]
-    assert "not of the form" in dev
-    (citation,) = problems("1.2.3", "version: 1.2.2\n", CHANGELOG, "")
-    assert "CITATION.cff" in citation
-    (changelog,) = problems("1.2.3", CITATION, "## [Unreleased]\n" + CHANGELOG, "")
-    assert '"[Unreleased]"' in changelog
-    (git,) = problems("1.2.3", CITATION, CHANGELOG, " M README.md\n")
-    assert "not committed" in git
+    assert problems("1.2.3.dev0", CITATION.replace("3", "3.dev0"), CHANGELOG, "")
+    assert len(problems("1.2.3", "version: 1.2.2\n", CHANGELOG, "")) == 1
+    assert len(problems("1.2.3", CITATION, "## [Unreleased]\n" + CHANGELOG, "")) == 1
+    assert len(problems("1.2.3", CITATION, CHANGELOG, " M README.md\n")) == 1
 
 
 def test_the_wheel_has_the_recipes():

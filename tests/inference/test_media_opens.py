@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 from PIL import Image
 
 from brightness import brightness_localizer
-from media_opens import MOST, count_opens
 from soundspot.inference.file_job import FileJob, run_file_jobs
 from soundspot.inference.video import render_video
 from soundspot.media import clips as media
 
+MOST = 3  # openings of all files of a job together
 TONE = 0.5 * np.sin(np.arange(16_000) / 7).astype(np.float32)
 PAUSE = np.zeros(16_000, np.float32)
 SOUND = np.concatenate([TONE, PAUSE, 0.3 * TONE, PAUSE, 0.2 * TONE])
@@ -20,7 +21,23 @@ SOUND = np.concatenate([TONE, PAUSE, 0.3 * TONE, PAUSE, 0.2 * TONE])
 
 @pytest.fixture
 def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    return count_opens(monkeypatch)
+    """The files that were opened for decoding, once for each opening."""
+    names: list[str] = []
+    open_media, open_image = av.open, Image.open
+
+    def spy_media(file, mode=None, *args, **kwargs):
+        if mode != "w":
+            names.append(Path(file).name)
+        return open_media(file, mode, *args, **kwargs)
+
+    def spy_image(file, *args, **kwargs):
+        image = open_image(file, *args, **kwargs)  # raises if it is not an image
+        names.append(Path(file).name)
+        return image
+
+    monkeypatch.setattr(av, "open", spy_media)
+    monkeypatch.setattr(Image, "open", spy_image)
+    return names
 
 
 @pytest.fixture
