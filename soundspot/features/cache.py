@@ -9,6 +9,7 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from soundspot.common.config import read_typed, to_dict
+from soundspot.common.config import non_defaults, read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.encoders.joined import join
@@ -193,7 +194,7 @@ class FeatureCache:
         path = folder / DESCRIPTION
         if not path.exists():
             raise SoundspotError(
-                f"no feature cache at {folder}; create it with `soundspot encode {pairs.root}`",
+                f"no feature cache at {folder}; create it with `{_command(pairs, spec)}`",
                 "no-features",
             )
         made_from = {"spec": kind_of(spec), "pairs": pairs.fingerprint()}
@@ -307,6 +308,12 @@ class JoinedCache:
 
 
 AnyCache = FeatureCache | JoinedCache
+
+
+def _command(pairs: PairSet, spec: FeatureSpec) -> str:
+    """The command that makes the cache of a spec."""
+    settings = [f"{key}={json.dumps(value)}" for key, value in non_defaults(spec).items()]
+    return shlex.join(["soundspot", "encode", str(pairs.root), *settings])
 
 
 def open_encoded(pairs: PairSet, spec: FeatureSpec) -> AnyCache:

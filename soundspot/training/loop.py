@@ -94,7 +94,9 @@ class _Run:
         self.average = WeightAverage(self.method, self.config.average)
         self.optimizer = make_optimizer(self.method, self.config)
         self.state = TrainState()
-        self.rounds = self.config.amp and multiplies_bfloat16(world.device)
+        self.rounds = (
+            self.config.amp and multiplies_bfloat16(world.device) and not self.method.full_precision
+        )
         self.provenance = provenance(recipe, self.pairs, self.cache)
         self.provenance["products"] = "bfloat16" if self.rounds else "float32"
         self.interrupted = False
@@ -209,6 +211,8 @@ class _Run:
                 f"lower train.lr and train.lr_heads{kept}"
             )
         output.loss.backward()
+        for parameter in self.method.resting:  # momentum and weight decay would move them on
+            parameter.grad = None
         self.optimizer.step()
         self.average.update(self.method)
         for name, value in {"loss": output.loss.detach(), **output.report}.items():

@@ -44,6 +44,13 @@ def test_hand_computed_two_by_two():
     torch.testing.assert_close(out.f_av, torch.tensor([[1 + last * root, 0.5 + last * root]]))
 
 
+def test_short_features_have_the_cosine_of_long_ones():
+    f_a, f_v = features()
+    torch.testing.assert_close(similarity(f_a, 1e-5 * f_v), similarity(f_a, f_v))
+    every = every_similarity(f_a, f_v)
+    torch.testing.assert_close(every_similarity(f_a, 1e-5 * f_v), every)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_gradients_of_the_cosine_are_those_of_its_definition(shared):
     f_a, f_v = (tensor.double().requires_grad_() for tensor in features())

@@ -72,7 +72,7 @@ def loss_by_loops(method: CAVL, batch: Batch, sources: int) -> float:
                     near.append(sum(squares))
                 elif not set(sound) & set(frame):
                     far.append(max(0, method.config.margin - math.sqrt(sum(squares))) ** 2)
-        total += (np.mean(near) + np.mean(far)) / 4
+        total += (np.mean(near) + np.mean(far)) / 8
     return total
 
 
@@ -101,7 +101,7 @@ def test_the_contrastive_loss_by_hand() -> None:
     distance = torch.tensor([[1.0, 0.5], [3.0, 2.0]])
     others = ~torch.eye(2, dtype=torch.bool)
     near, far = (1 + 4) / 2, (1.5**2 + 0) / 2
-    assert contrastive_loss(distance, others, 2.0).item() == pytest.approx((near + far) / 2)
+    assert contrastive_loss(distance, others, 2.0).item() == pytest.approx((near + far) / 4)
 
 
 def test_every_center_of_the_sound_takes_the_nearest_of_the_frame() -> None:

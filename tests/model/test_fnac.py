@@ -106,10 +106,10 @@ def test_the_regularizers_begin_after_the_warm_up():
 def test_dropout_keeps_a_share_and_its_expectation():
     draws = Draws()
     x = torch.ones(40, 50)
-    first, second = (dropped(x, 0.9, draws.step()) for _ in range(2))
+    first, second, third = (dropped(x, 0.9, draws.step()) for _ in range(3))
     assert first.unique().tolist() == pytest.approx([0.0, 10.0])
     assert first.mean().item() == pytest.approx(1, abs=0.2)
-    assert not torch.equal(first, second)
+    assert not torch.equal(first, second) and not torch.equal(second, third)
     assert torch.equal(dropped(x, 0.9, None), x)
 
 

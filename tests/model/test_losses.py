@@ -79,6 +79,15 @@ def test_balanced_assignments_use_every_cluster_equally():
     torch.testing.assert_close(shares, torch.eye(2), atol=1e-2, rtol=0)
 
 
+def test_three_rounds_of_balancing_by_loops():
+    scores = 0.05 * torch.tensor([[2.0, 1.0], [4.0, 1.0]]).log()
+    shares = np.array([[2.0, 1.0], [4.0, 1.0]])
+    for _ in range(3):
+        shares = shares / shares.sum(axis=0)
+        shares = shares / shares.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(losses.balanced_assignment(scores), shares, rtol=1e-5)
+
+
 def test_one_round_of_balancing_by_hand():
     scores = 0.05 * torch.tensor([[2.0, 1.0], [4.0, 1.0]]).log()
     shares = losses.balanced_assignment(scores, temperature=0.05, rounds=1)

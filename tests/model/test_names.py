@@ -88,6 +88,14 @@ def test_the_choice_weighs_scores_and_probabilities() -> None:
     np.testing.assert_allclose(choice, expected / expected.sum(), rtol=1e-4)
 
 
+def test_faint_sounds_still_differ() -> None:
+    """Scores of sigmoid(-8) and sigmoid(-10); both things are equally well seen."""
+    f_a = torch.tensor([-0.5, -0.75, -0.75]).expand(1, 2, 3)
+    left, right, _ = tiny().choose(scene(), f_a)[0].tolist()
+    expected = (1 + np.exp(10)) / (1 + np.exp(8))
+    assert left / right == pytest.approx(expected, rel=1e-3)
+
+
 def test_what_is_not_in_the_picture_is_chosen_less() -> None:
     without_right = scene()
     without_right[:, 1] = 0

@@ -58,6 +58,18 @@ def test_a_segment_that_only_one_view_shows_does_not_count():
     assert [part.tolist() for part in nothing] == [[[True, True, True]]] * 2
 
 
+def test_segments_are_those_that_rounds_of_k_means_settle_on():
+    """At 0, 34, 56 and 90 degrees: the first center has the third at first, then loses it."""
+    angles = torch.tensor([[0.0, 34.0, 56.0, 90.0]]).deg2rad()
+    f_v = torch.stack([angles.cos(), angles.sin()], dim=1)[:, :, None]
+    weights = torch.tensor([0, 0, 0, 0, 0, 0, 1, 2, 2, 3])
+    names = segments(f_v[..., weights], f_v[..., weights], 2)[0]
+    points = f_v[0, :, 0].T[torch.cat([weights, weights])]
+    centers = torch.stack([points[names == name].mean(dim=0) for name in (0, 1)])
+    centers = centers / centers.norm(dim=1, keepdim=True)
+    assert torch.equal((points @ centers.T).argmax(dim=1), names)
+
+
 def test_locations_that_look_alike_share_a_segment_in_both_views():
     """Two kinds of texture, the right half of the first view and the left of the second."""
     torch.manual_seed(0)

@@ -59,7 +59,7 @@ def naive_loss(model, f_v, f_a, negatives):
             far = math.exp(np.linalg.norm(z - sound[j]))
             terms.append((near / (near + far)) ** 2 + (1 - far / (near + far)) ** 2)
         if terms:
-            rows.append(np.mean(terms))
+            rows.append(np.mean(terms) / 2)
     return np.mean(rows)
 
 
@@ -73,7 +73,7 @@ def test_loss_equals_the_loops_over_both_views(sound, visual_conv, relu, rectifi
     data = batch()
     others = [[1, 2], [0, 2], [0, 1]]
     one, two = (naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2))
-    assert abs(one - two) > 2e-5
+    assert abs(one - two) > 1e-5
     assert model(data).loss.item() == pytest.approx((one + two) / 2, abs=5e-6)
 
 
@@ -94,21 +94,21 @@ def test_triplet_loss_by_hand():
     h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     near, far = 1 / (1 + math.exp(5)), 1 / (1 + math.exp(-1))
     found = triplet_loss(z, h, torch.tensor([[False, True], [True, False]]))
-    assert found.item() == pytest.approx((2 * near**2 + 2 * far**2) / 2, rel=1e-5)
+    assert found.item() == pytest.approx((near**2 + far**2) / 2, rel=1e-5)
 
 
 def test_a_frame_without_negatives_contributes_nothing():
     z = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
     h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
     found = triplet_loss(z, h, torch.tensor([[False, True], [False, False]]))
-    assert found.item() == pytest.approx(2 / (1 + math.exp(5)) ** 2, rel=1e-4)
+    assert found.item() == pytest.approx(1 / (1 + math.exp(5)) ** 2, rel=1e-4)
 
 
-def test_equal_distances_cost_a_half_and_have_finite_gradients():
+def test_equal_distances_cost_a_quarter_and_have_finite_gradients():
     z = torch.zeros(3, 2, requires_grad=True)
     loss = triplet_loss(z, torch.zeros(3, 2), EVERY)
     loss.backward()
-    assert loss.item() == pytest.approx(0.5)
+    assert loss.item() == pytest.approx(0.25)
     assert torch.isfinite(z.grad).all()
 
 

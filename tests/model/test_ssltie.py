@@ -49,6 +49,16 @@ def test_the_geometry_of_two_views_is_found(flip, down, right):
                 assert found.source[i, cell].item() == expected
 
 
+def test_views_that_share_few_cells_are_judged_by_these_alone():
+    """Columns turn by 30 degrees: unmoved, more cells are nearly alike than are the same."""
+    angles = (30.0 * torch.arange(5)).deg2rad()
+    wide = torch.stack([angles.cos(), angles.sin()])[None, :, None].expand(1, 2, 3, 5)
+    found = register(wide[..., :4], wide[..., 1:], shift=1)
+    columns = torch.arange(12) % 4
+    assert torch.equal(found.inside[0], found.inside[0] & (columns < 3))
+    assert torch.equal(found.source[0][columns < 3] % 4, columns[columns < 3] + 1)
+
+
 def test_each_pair_of_a_batch_has_a_geometry_of_its_own():
     still, moved = views(False, 0, 0), views(True, 0, 1)
     first = torch.cat([still[0], moved[0]])

@@ -86,6 +86,7 @@ class CAVL(Method):
     """One space for both modalities, and the step of the curriculum."""
 
     config_class = CAVLConfig
+    full_precision = True
     training_only = ("step",)
     step: Tensor
 
@@ -178,7 +179,7 @@ def every_distance(
 def contrastive_loss(
     distance: Float[Tensor, "b b"], strangers: Bool[Tensor, "b b"], margin: float
 ) -> Float[Tensor, ""]:
-    """D^2 / 2 of the pairs, and max(0, margin - D)^2 / 2 of the strangers; the mean of each."""
+    """D^2 / 2 of a pair, max(0, margin - D)^2 / 2 of strangers; pairs and strangers count alike."""
     near = distance.diagonal().square().mean()
     far = F.relu(margin - distance)[strangers].square().mean()
-    return (near + far) / 2
+    return (near + far) / 4

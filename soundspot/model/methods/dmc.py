@@ -77,6 +77,7 @@ class DMC(Method):
     """Shared spaces for both modalities; the sound first takes as many channels as the frame."""
 
     config_class = DMCConfig
+    full_precision = True
 
     def __init__(self, config: DMCConfig) -> None:
         super().__init__()

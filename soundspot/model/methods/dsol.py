@@ -108,6 +108,13 @@ class DSOL(Method):
         report = {"localize": localize, "classify": classify, "match": match}
         return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
 
+    @property
+    def resting(self) -> list[nn.Parameter]:
+        """The scale of objects in stage one, the classifier of sounds in stage two."""
+        if int(self.step) > self.config.stage_one:  # the step was counted already
+            return list(self.class_a.parameters())
+        return [self.object_scale]
+
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The maps of all kinds of objects, weighed by how much each is heard."""
         sound = f_a.mean(dim=1)
@@ -159,12 +166,11 @@ def objects(f_v: Frame) -> Float[Tensor, "b c h w"]:
 
 
 def masked_mean(v: Float[Tensor, "b c h w"], mask: Bool[Tensor, "b h w"]) -> Float[Tensor, "b c"]:
-    """The mean of v where the mask is, or where one of its four neighbors is."""
+    """The mean of v where the mask is, or beside an inner location where it is, as released."""
     near = mask[:, None].to(v.dtype)
-    near = torch.maximum(
-        F.max_pool2d(near, (3, 1), stride=1, padding=(1, 0)),
-        F.max_pool2d(near, (1, 3), stride=1, padding=(0, 1)),
-    )
+    inner = F.pad(near[..., 1:-1, 1:-1], (1, 1, 1, 1))
+    for kernel, padding in (((3, 1), (1, 0)), ((1, 3), (0, 1))):
+        near = torch.maximum(near, F.max_pool2d(inner, kernel, stride=1, padding=padding))
     return (v * near).sum(dim=(2, 3)) / near.sum(dim=(2, 3))
 
 

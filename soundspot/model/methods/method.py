@@ -48,15 +48,23 @@ class Method(nn.Module):
         config_class: The dataclass of its switches, which its constructor takes.
         training_only: How the names of weights begin that `maps` does not use.
         trainable: False if there is nothing to train, and no loss.
+        full_precision: Whether its loss compares what bfloat16 would round away, so that train.amp
+            leaves it in float32.
     """
 
     config_class: ClassVar[type[Any]]
     training_only: tuple[str, ...] = ()
     trainable: bool = True
+    full_precision: bool = False
 
     @property
     def heads(self) -> list[nn.Parameter]:
         """The parameters that take lr_1 of Table S1; all others take lr_2."""
+        return []
+
+    @property
+    def resting(self) -> list[nn.Parameter]:
+        """The parameters that the last forward pass did not train: the optimizer passes them by."""
         return []
 
     def forward(self, batch: Batch) -> MethodOutput:

@@ -63,6 +63,7 @@ class SACL(CosineMethod):
     """Nothing is trained but the two projections."""
 
     config_class = SACLConfig
+    full_precision = True
 
     def __init__(self, config: SACLConfig) -> None:
         super().__init__(config)

@@ -123,15 +123,15 @@ def triplet_loss(
 ) -> Float[Tensor, ""]:
     """Senocak's loss: of two distances, that of its own sound should be the smaller by far.
 
-    With [d+, d-] = softmax([|z - h+|, |z - h-|]) it is d+^2 + (1 - d-)^2, the mean over the
-    negatives of a frame and then over the frames that have any. Senocak draws one negative a frame;
-    taking all of a batch is the expectation of that, without chance.
+    With [d+, d-] = softmax([|z - h+|, |z - h-|]) it is the mean of d+^2 and (1 - d-)^2, averaged
+    over the negatives of a frame and then over the frames that have any. Senocak draws one negative
+    a frame; taking all of a batch is the expectation of that, without chance.
     """
     # The shortcut through a matrix product would lose the small distances to rounding.
     distances = torch.cdist(z, h, compute_mode="donot_use_mm_for_euclid_dist")
     own = distances.diagonal()[:, None].expand_as(distances)
     d_plus, d_minus = torch.stack([own, distances]).softmax(dim=0).unbind()
-    each = d_plus.square() + (1 - d_minus).square()
+    each = (d_plus.square() + (1 - d_minus).square()) / 2
     counts = negatives.sum(dim=1)
     rows = (each * negatives).sum(dim=1) / counts.clamp(min=1)
     return rows.sum() / (counts > 0).sum()
