@@ -31,7 +31,7 @@ import torch
 import soundspot
 from soundspot.encoders import weights
 from soundspot.media.clips import read_frame, read_waveform, write_video
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 LOAD = round(os.getloadavg()[0], 1)  # above 0.x, others were at work too
 ROUNDS = 5

@@ -41,7 +41,7 @@ import numpy as np
 from soundspot.data.corpus_files import CorpusItem
 from soundspot.data.preparation import PrepareOptions, PreparePlan, run_plan
 from soundspot.media import clips as media
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 from soundspot.parallel.engines import Engine
 from soundspot.parallel.processes import process_count
 

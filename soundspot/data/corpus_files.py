@@ -24,7 +24,7 @@ from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import LedgerEntry, Status, status_of
 from soundspot.media import PICTURES, SOUNDS, VIDEOS
 from soundspot.media import clips as media
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 Files = tuple[str, ...]
 

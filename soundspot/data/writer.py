@@ -25,7 +25,7 @@ from soundspot.data import manifest
 from soundspot.data.manifest import HEAD, PARTIAL, Pair, Pairing, Sound, write_rows
 from soundspot.data.pair_set import FRAME_SIZE, ItemError, PairSet, decode_frame, decode_sound
 from soundspot.media import clips as media
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 T = TypeVar("T")
 LEDGER = "ledger.jsonl"

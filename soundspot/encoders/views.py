@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from soundspot.common.config import choose
-from soundspot.media.images import resize_tensor
+from soundspot.media.resizing import resize_tensor
 
 STORED_SIZE = 256
 VIEW_SIZE = 224

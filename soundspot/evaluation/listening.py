@@ -3,8 +3,8 @@
 A group is one picture with several sounds, such as the two sides of a duet: a map that ignores the
 sound is right for at most one of them.
 
-Axes: n pairs, l those with a large truth, m groups or pairs within them, h w the map as a model made
-it, s side of the evaluation map.
+Axes: n pairs, l those with a large truth, m groups or pairs within them, h w the map as a model
+made it, s side of the evaluation map.
 """
 
 from collections.abc import Sequence

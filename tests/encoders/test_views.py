@@ -10,7 +10,7 @@ from soundspot.encoders.views import (
     random_view,
     view_generator,
 )
-from soundspot.media.images import resize_tensor
+from soundspot.media.resizing import resize_tensor
 
 
 class Fixed(np.random.Generator):

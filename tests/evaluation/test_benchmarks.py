@@ -189,7 +189,15 @@ def test_missing_files_and_unknown_names(tmp_path):
 
 
 SOUNDER = ("vggss-verified", "vggss-offscreen", "vggss-single")
-ELSEWHERE = ("boxed", "realclips", "twoclass", "anysound-heldout", "escvoc-hard", "escvoc-hard-val", *SOUNDER)
+ELSEWHERE = (
+    "boxed",
+    "realclips",
+    "twoclass",
+    "anysound-heldout",
+    "escvoc-hard",
+    "escvoc-hard-val",
+    *SOUNDER,
+)
 
 
 def test_a_benchmark_that_is_only_a_pair_set_says_how_to_make_it(tmp_path):

@@ -18,7 +18,7 @@ from soundspot.inference.answer_graph import (
 from soundspot.inference.models import load
 from soundspot.inference.onnx_export import run_onnx
 from soundspot.media.clips import read_frame, read_waveform
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 from soundspot.model import routing
 
 MODEL = "soundspot-fast-v1+names"

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from soundspot.media.images import resize_frame, resize_tensor
+from soundspot.media.resizing import resize_frame, resize_tensor
 
 
 def bicubic(frame: np.ndarray, height: int, width: int) -> np.ndarray:

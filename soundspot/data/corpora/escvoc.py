@@ -37,7 +37,7 @@ from soundspot.data.manifest import Box, Pair, Sound
 from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import LedgerEntry, PairWriter, SourceError, Status, Summary, status_of
 from soundspot.media import clips as media
-from soundspot.media.images import resize_frame
+from soundspot.media.resizing import resize_frame
 
 TRAIN_BOXES = "train_boxes.jsonl"
 PUBLISHED = Path(__file__).with_name("escvoc.json.gz")
