@@ -43,13 +43,14 @@ def card(name, report, words):
         "|---|---:|---:|---:|---:|",
         f"| test | {test['ciou']:.3f} | {test['ciou_low']:.3f}–{test['ciou_high']:.3f} "
         f"| {test['auc']:.3f} | {_duets(duets)} |",
-        f"| val (chose the step) | {val['ciou']:.3f} | | {val['auc']:.3f} "
+        f"| {_val_name(about)} | {val['ciou']:.3f} | | {val['auc']:.3f} "
         f"| {percent(val['duets'])} % |",
         f"| test, centered disc | {disc['ciou']:.3f} | {disc['ciou_low']:.3f}–"
         f"{disc['ciou_high']:.3f} | {disc['auc']:.3f} | – |",
         "",
         f"Protocol `sspl`, {test['n']} pairs and {duets['n'] // 2} duets. "
         f"`{report['provenance']['command']}`, commit {report['provenance']['commit']}. "
+        + own.get("measured", "")
         + _other_seeds(own),
         "",
         _classes(name, report),
@@ -57,7 +58,7 @@ def card(name, report, words):
         _absence(name, report, about),
         "## How it was made",
         f"- Recipe: `{own['recipe']}`, seed {made['seed']}, {_when(about)}, commit "
-        f"{made['commit']}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
+        f"{_commit(made)}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",
         f"- Command: `soundspot train {own['recipe']} train.seed={made['seed']}`.",
         f"- {size:.1f} MB of heads in half precision; the encoders come from the weight cache.",
         *(f"- {line}" for line in words["data"]),
@@ -98,6 +99,17 @@ def _other_seeds(own):
 
 def _when(about):
     return f"step {about['step']}" if about.get("step") else f"epoch {about['epoch']}"
+
+
+def _val_name(about):
+    """Zooming in, like other changes of the finished maps, is no part of training."""
+    return "val (chose the step)" + (", without zooming in" if about.get("second_look") else "")
+
+
+def _commit(made):
+    """The commit that trained, in words if it had changes."""
+    clean = made["commit"].removesuffix("-dirty")
+    return clean if clean == made["commit"] else f"{clean} with changes that were not committed"
 
 
 def _main(row):
