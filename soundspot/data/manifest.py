@@ -3,6 +3,7 @@
 A bad line is refused, with its number, its field and the nearest valid key.
 """
 
+import functools
 import hashlib
 import json
 from collections import Counter, defaultdict
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from soundspot.common.config import Range, from_dict, nearest, parse_json, read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.common.id_lists import read_ids
 
 FORMAT = 1
 HEAD, PAIRS, SOUNDS = "pairset.json", "pairs.jsonl", "sounds.jsonl"
@@ -195,6 +197,15 @@ def check_pairing(
 def media_digest(frame: bytes, sound: bytes) -> str:
     """A digest of a pair's two files, given the sha256 of each."""
     return hashlib.sha256(frame + sound).hexdigest()[:16]
+
+
+@functools.cache
+def held_out() -> frozenset[str]:
+    """Ids of the test clips of VGG-SS and SoundNet-Flickr, which nothing should learn from.
+
+    They are the keys of the published vggss.json and of Flickr's boxes of 250 test pictures.
+    """
+    return frozenset(read_ids(Path(__file__).parent / "corpora" / "held_out.txt.gz"))
 
 
 def hash_split(id: str, val: float = 0.1, test: float = 0.0) -> str:

@@ -254,6 +254,9 @@ def find_problems(pairset: PairSet) -> Iterator[Problem]:
         for box in (box for annotator in pair.boxes or () for box in annotator):
             if not (box[0] < box[2] and box[1] < box[3]):
                 yield Problem("box", pair.id, f"has a box without area: {list(box)}")
+    for pair in pairset.pairs:
+        if pair.id in manifest.held_out() and pair.split in ("train", "val"):
+            yield Problem("leak", pair.id, f"is a benchmark's test clip, but in {pair.split}")
     frames: dict[str, set[str]] = defaultdict(set)
     sounds: dict[str, set[str]] = defaultdict(set)
     rows: list[Pair | Sound] = [*pairset.pairs, *pairset.sounds]

@@ -154,6 +154,7 @@ def score_benchmark(
 ) -> Result:
     """Score every contender and the baselines on one benchmark."""
     scenes, missing = find_scenes(benchmark, pairs, request.annotations)
+    _refuse_learned(benchmark, pairs, scenes)
     benchmark = replace(benchmark, count=benchmark.count or len(scenes))
     features = {} if pairs is None else _features(models, pairs, scenes)
     scenes, dropped = _available(scenes, features, saved)
@@ -190,6 +191,20 @@ def score_benchmark(
         source_detections=tuple(detection for _, part in scored for detection in part),
         pairs=pairs,
     )
+
+
+def _refuse_learned(
+    benchmark: Benchmark, pairs: PairSet | None, scenes: Sequence[BenchmarkItem]
+) -> None:
+    """Refuse to score on clips that the pair set has for training or validation."""
+    if pairs is None or benchmark.name in OWN_SPLITS:
+        return
+    learned = {pair.id for pair in pairs.pairs if pair.split in ("train", "val")}
+    if shared := [scene.id for scene in scenes if scene.id in learned]:
+        raise SoundspotError(
+            f"{len(shared):,} clips of {benchmark.name} are in train or val of {pairs.root}, the "
+            f"first is {shared[0]}: prepare them as a set of their own"
+        )
 
 
 def _score_model(

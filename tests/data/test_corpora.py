@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import soundspot
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora import flickr, music, vggsound, vggss
 from soundspot.data.corpus_files import CorpusItem, Selection, bare, draw_subset
-from soundspot.data.pair_set import PairSet
+from soundspot.data.pair_set import PairSet, find_problems
 from soundspot.data.writer import Summary
 from soundspot.media import clips as media
 
@@ -362,3 +363,40 @@ def test_vggss_broken_annotations(tmp_path: Path, text: str) -> None:
     (tmp_path / "vggss.json").write_text(text)
     with pytest.raises(SoundspotError, match="is not VGG-SS's list"):
         vggss.read_truth(tmp_path / "vggss.json")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "known", "other"),
+    [
+        (vggsound.prepare, "zpWuikVorYg_000032", "zpWuikVorYg_000033"),
+        (flickr.prepare, "10000130166", "10000130167"),
+    ],
+)
+def test_benchmark_clips_are_never_learned_from(tmp_path: Path, prepare, known, other) -> None:
+    for number, id in enumerate((known, other)):
+        video(tmp_path / "videos" / f"{id}.mp4", 60 + 50 * number)
+    ids = Selection(ids=(known, other), val=0.0)  # whatever the flags
+    pairs = prepare(tmp_path / "videos", tmp_path / "out", ids).pairset
+    assert {pair.id: pair.split for pair in pairs.pairs} == {known: "test", other: "train"}
+    assert list(find_problems(pairs)) == []
+    manifest = tmp_path / "out/pairs.jsonl"
+    manifest.write_text(manifest.read_text().replace('"test"', '"train"'))
+    head = tmp_path / "out/pairset.json"
+    counts = {"pairs": {"train": 2}, "sounds": {}}
+    head.write_text(json.dumps(json.loads(head.read_text()) | {"counts": counts}))
+    problems = list(find_problems(PairSet.open(tmp_path / "out")))
+    assert [(problem.kind, problem.item) for problem in problems] == [("leak", known)]
+
+
+def test_clips_of_train_are_not_evaluated(tmp_path: Path) -> None:
+    id = "abcdefghijk_000001"  # not of a benchmark that is known
+    video(tmp_path / "videos" / f"{id}.mp4", 90, seconds=6)
+    vggsound.prepare(tmp_path / "videos", tmp_path / "out", Selection(val=0.0))
+    ids = [id, *(f"{number:011d}_000001" for number in range(5157))]  # as many as VGG-SS has
+    rows = [{"file": name, "class": "cat", "bbox": [[0, 0, 0.5, 0.5]]} for name in ids]
+    (tmp_path / "vggss.json").write_text(json.dumps(rows))
+    with pytest.raises(SoundspotError):
+        soundspot.evaluate([], ["vggss"], data=tmp_path / "out", annotations=tmp_path)
+    vggss.prepare(tmp_path / "videos", tmp_path / "test", Selection(ids=(id,)))
+    done = soundspot.evaluate([], ["vggss"], data=tmp_path / "test", annotations=tmp_path)
+    assert done.results[0].evaluated == 1

@@ -12,7 +12,7 @@ From a folder of frames the middle one is used, with the middle 3 s of the sound
 import re
 from pathlib import Path
 
-from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
+from soundspot.data.corpus_files import EVERYTHING, Selection, find_items, hold_out
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 from soundspot.data.writer import Summary
 
@@ -39,5 +39,6 @@ def prepare(
         options: Engine and layout.
     """
     items, notes = find_items(source, out, parse, "6248166344.mp4", selection)
-    rules = {"corpus": "flickr", **MIDDLE, **selection.rules()}
+    items, held = hold_out(items)
+    rules = {"corpus": "flickr", **MIDDLE, **selection.rules(), **held}
     return run_plan(PreparePlan("flickr", source, rules, items, notes), out, options)

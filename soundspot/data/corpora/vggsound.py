@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items
+from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items, hold_out
 from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
 from soundspot.data.writer import Summary
 
@@ -63,7 +63,8 @@ def prepare(
         for number, item in enumerate(items):
             cls, split = known.get(item.id, (None, ""))
             items[number] = replace(item, cls=cls, split="test" if split == "test" else item.split)
-    rules |= selection.rules()
+    items, held = hold_out(items)
+    rules |= selection.rules() | held
     return run_plan(PreparePlan("vggsound", source, rules, items, notes), out, options)
 
 
