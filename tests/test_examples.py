@@ -68,6 +68,7 @@ def run_docstring(thing: object) -> None:
     assert failures == 0
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize(
     "thing",
@@ -78,11 +79,13 @@ def test_docstrings_of_localizing(thing, here):
     run_docstring(thing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thing", [soundspot.train, soundspot.evaluate])
 def test_docstrings_of_training_and_evaluating(thing, set_up):
     run_docstring(thing)
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_page(set_up, here):
     assert len(BLOCKS) == 7

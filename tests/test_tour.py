@@ -9,6 +9,7 @@ SCORED = ("soundspot:", "centered disc:")
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "tour.ipynb"
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_notebook_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

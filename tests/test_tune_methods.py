@@ -46,6 +46,7 @@ def tables(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "TABLES", folder)
 
 
+@pytest.mark.slow
 def test_every_trained_line_of_main_gets_the_same_trials(script, tiny_pairs):
     pairs = dataclasses.replace(tiny_pairs, name="escvoc")
     trials = script.make_trials(pairs, script.Budget())
@@ -73,6 +74,7 @@ def test_every_trained_line_of_main_gets_the_same_trials(script, tiny_pairs):
     assert sspl.lr_heads == pytest.approx(4 * sspl.lr)  # 2e-3 and 5e-4 in the table
 
 
+@pytest.mark.slow
 def test_trials_are_shared_and_skipped(script, tiny_pairs, tables, tmp_path, capsys):
     root = tmp_path / "pairs"  # without a test split: reading one would fail
     shutil.copytree(tiny_pairs.root, root)
@@ -108,6 +110,7 @@ def test_trials_are_shared_and_skipped(script, tiny_pairs, tables, tmp_path, cap
         script.main([*basic, "--method", "fnak"])
 
 
+@pytest.mark.slow
 def test_a_diverged_trial_is_recorded_and_never_chosen(script, tiny_pairs, tables, monkeypatch):
     good, bad, *_ = script.make_trials(tiny_pairs, script.Budget())
 

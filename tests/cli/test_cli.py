@@ -326,6 +326,7 @@ def test_words_that_are_refused(capsys, words, sentence):
     assert sentence in refused(capsys, *words.split())
 
 
+@pytest.mark.slow
 def test_a_folder_of_which_nothing_can_be_localized(capsys, tmp_path, model):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "notes.mp4").write_text("not a video")
@@ -350,6 +351,7 @@ def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):
     assert capsys.readouterr().err == "soundspot: interrupted\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_is_no_news(tmp_path):
     read, write = os.pipe()
     os.close(read)
@@ -392,6 +394,7 @@ def test_verify_tells_damage_by_its_exit_code(capsys, monkeypatch):
     assert "damaged" in capsys.readouterr().out.splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.weights
 def test_the_demo(capsys, tmp_path):
     torch.set_num_threads(1)

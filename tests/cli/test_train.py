@@ -33,6 +33,7 @@ def recipe(tiny_pairs, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_from_pairs_to_a_model_that_localizes(recipe, tmp_path, capsys):
     folder = tmp_path / "pairs"
     assert main(["pairs", "check", str(folder)]) == 0

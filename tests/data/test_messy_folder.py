@@ -211,6 +211,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     assert tree(tmp_path) == clean[tar]
 
 
+@pytest.mark.slow
 def test_kill_leaves_no_processes_and_no_lock(
     messy: Path, tmp_path: Path, clean: dict[bool, dict[str, bytes]]
 ) -> None:

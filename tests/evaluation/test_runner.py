@@ -107,6 +107,7 @@ def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):
         run_evaluation(wanted)
 
 
+@pytest.mark.slow
 def test_a_model_is_judged_from_media_and_from_a_cache_alike(
     monkeypatch, tmp_path, tiny_pairs, model
 ):
@@ -132,6 +133,7 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
     assert rows_of(single, "image saliency").n == 5
 
 
+@pytest.mark.slow
 def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs):
     root = tmp_path / "pairs"
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
@@ -147,6 +149,7 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     assert again.results[0].source_detections == first.results[0].source_detections
 
 
+@pytest.mark.slow
 def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_path, tiny_pairs):
     root = tmp_path / "pairs"
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
@@ -161,6 +164,7 @@ def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_p
     assert predictions.open_cache(pairs, trained, frames).spec == exact
 
 
+@pytest.mark.slow
 def test_a_cache_of_other_weights_is_not_used(tmp_path, tiny_pairs):
     root = tmp_path / "pairs"
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))

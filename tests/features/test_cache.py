@@ -63,6 +63,7 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
         FeatureCache.open(folder, tiny_pairs, SPEC)
 
 
+@pytest.mark.slow
 def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs, tmp_path):
     without = shutil.ignore_patterns("features")
     tiny_pairs = PairSet.open(shutil.copytree(tiny_pairs.root, tmp_path / "pairs", ignore=without))

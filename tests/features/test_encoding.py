@@ -130,6 +130,7 @@ def _encode_alone(pairs, folder):
     encode(pairs, folder, SPEC)
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(tiny_pairs, made, tmp_path):
     folder = tmp_path / "shared"
     context = multiprocessing.get_context("spawn")

@@ -105,6 +105,7 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
     assert shards == [(1, 14, 14), (3, 14, 14), (0, 0, 0)]
 
 
+@pytest.mark.slow
 def test_the_bytes_do_not_depend_on_the_number_of_processes(
     whole: Path, clips: Path, model: str, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_bytes_do_not_depend_on_the_number_of_processes(
     assert tree(tmp_path / "out") == tree(whole)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_after_the_last_whole_shard(
     whole: Path, clips: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_killed_run_goes_on_after_the_last_whole_shard(
     assert tree(job.out) == tree(whole)
 
 
+@pytest.mark.slow
 def test_only_the_shards_of_changed_files_are_made_again(
     model: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

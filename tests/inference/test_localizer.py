@@ -179,6 +179,7 @@ def test_a_pickled_result_holds_no_frame_unless_asked():
     np.testing.assert_array_equal(kept.frame, frame)
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_model(shipped: Path):
     model = soundspot.load(LEARNED_MODEL)
     rng = np.random.default_rng(0)
@@ -189,6 +190,7 @@ def test_threads_may_share_a_model(shipped: Path):
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_digest_covers_everything_that_decides_a_map(shipped: Path):
     model = soundspot.load(LEARNED_MODEL)
     learned = model.learned

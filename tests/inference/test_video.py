@@ -203,6 +203,7 @@ class Held:
         Held.alive -= 1
 
 
+@pytest.mark.slow
 def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypatch):
     path = make(tmp_path / "v.mp4", 30, tone(30), fps=4.0)
     decode, to_rgb, iter_windows = decoding.decode, decoding.to_rgb, media.iter_windows

@@ -471,6 +471,7 @@ def test_cut_leaves_the_source_alone() -> None:
     assert ramp.min() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "codec", "rate", "seeks"),
     [
@@ -687,6 +688,7 @@ def test_clip_of_a_video_with_another_sound_on_its_clock(tmp_path: Path, clip: P
     np.testing.assert_array_equal(read.waveform, media.read_sound(tmp_path / "a.flac", 1.5))
 
 
+@pytest.mark.slow
 def test_walked_windows_equal_those_that_are_read(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.mp4", pictures=[gray(i % 40) for i in range(110)], sound=noise(11.0, 44_100)

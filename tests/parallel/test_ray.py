@@ -111,10 +111,12 @@ def nothing(item: int) -> tuple[int, int]:
     return item, 0
 
 
+@pytest.mark.slow
 def test_results_keep_their_order_and_an_actor_loads_once() -> None:
     assert list(map_loaded(Counted, range(53), TWO, nothing)) == [(n, 1) for n in range(53)]
 
 
+@pytest.mark.slow
 def test_items_are_read_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_cluster, "AHEAD", 3)
     read = []
@@ -130,11 +132,13 @@ def test_items_are_read_as_results_are_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert list(results) == [n / 2 for n in range(3, 29)]
 
 
+@pytest.mark.slow
 def test_an_item_that_ends_its_workers_takes_nothing_else_with_it() -> None:
     found = list(map_items(halve_or_die, range(41), TWO, lost))
     assert found == [-5.0 if n == 5 else n / 2 for n in range(41)]
 
 
+@pytest.mark.slow
 def test_an_error_of_the_function_comes_through() -> None:
     with pytest.raises(SoundspotError, match="the disk is full"):
         list(map_items(halve_or_fail, range(7), TWO, lost))
@@ -157,6 +161,7 @@ def prepare_or_die(item, source, stored, marks):
     return REAL_PREPARE(item, source, stored)
 
 
+@pytest.mark.slow
 def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
     clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +177,7 @@ def make_or_die(marks: Path, *arguments: object) -> Callable:
     return partial(die_once_and_do, REAL_MAKER(*arguments), marks, "view01")
 
 
+@pytest.mark.slow
 def test_encode_gives_the_same_bytes_though_an_actor_is_killed(
     clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

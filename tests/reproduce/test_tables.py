@@ -30,6 +30,7 @@ def folder_of(plan, label):
     return results.reproduce_table(plan, quiet)[1][label][0].folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", experiments.table_names())
 @pytest.mark.parametrize("corpus", ["escvoc", "flickr", "vggsound"])
 def test_every_line_of_every_table_is_a_recipe(tiny_pairs, name, corpus):
@@ -83,6 +84,7 @@ def test_published_numbers_stand_beside_scores_on_the_same_data(make_plan, keep,
     assert reproduce(plan).lines[0].published is None
 
 
+@pytest.mark.slow
 def test_a_table_is_trained_tested_and_kept(make_plan, tables, tmp_path, capsys):
     out = tmp_path / "out"
     plan = make_plan(seeds=2)
@@ -263,6 +265,7 @@ def test_a_batch_larger_than_the_set_is_refused_before_encoding(make_plan, table
     assert not plan.runs.exists() and not any("views" in line for line in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", '{"epochs": []}', "[" * 9999])
 def test_a_damaged_result_is_named(make_plan, tables, damage):
     plan = make_plan()

@@ -86,6 +86,7 @@ def run_two(tmp_path, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
     script = tmp_path / "share.py"
     script.write_text("import sys\n" + PARTS)
@@ -99,6 +100,7 @@ def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
             torch.testing.assert_close(found[rank][name], gradient, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_method_trains_in_two_processes(tmp_path):
     script = tmp_path / "methods.py"
     script.write_text("from test_distributed import *; five_steps_of_every_method()")
@@ -116,6 +118,7 @@ def test_a_world_of_one_wraps_nothing():
     assert wrap(layer, World(0, 1, torch.device("cpu"))) is layer
 
 
+@pytest.mark.slow
 def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
     """With a PCM of a single pass: DDP stops at the second step if a parameter is never used."""
     spec = FeatureSpec(pretrained=False, views=3)
@@ -156,6 +159,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.slow
 def test_a_signal_to_one_process_stops_all_at_the_same_step(tiny_pairs, tmp_path):
     spec = FeatureSpec(pretrained=False, views=3)
     encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
