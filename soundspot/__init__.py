@@ -75,9 +75,9 @@ def train(
         1
     """
     from soundspot.evaluation.validation import validate
-    from soundspot.training.curves import training_curves
     from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import find_recipe, read_recipe
+    from soundspot.training.run_log import training_curves
 
     path = find_recipe(recipe)
     run = Path("runs") / path.stem if out is None else Path(out)

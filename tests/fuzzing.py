@@ -38,8 +38,7 @@ from soundspot.media import clips
 from soundspot.model import checkpoint
 from soundspot.model.label_map import read_label_map
 from soundspot.reproduce.results import read_results
-from soundspot.training.average import WeightAverage
-from soundspot.training.optimizer import make_optimizer
+from soundspot.training.optimizer import WeightAverage, make_optimizer
 from soundspot.training.recipe import TrainConfig, read_recipe
 from soundspot.training.state import TrainState, load_state, save_state
 

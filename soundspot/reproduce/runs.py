@@ -41,11 +41,11 @@ from soundspot.parallel.devices import AUTO
 from soundspot.reproduce import records
 from soundspot.reproduce.experiments import Line, TrainingSet, published_key, recipe_of
 from soundspot.reproduce.records import Record, Scores, TestedOn, Training, cut
-from soundspot.training.curves import training_curves
 from soundspot.training.data import check_batch
 from soundspot.training.loop import train
 from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
+from soundspot.training.run_log import training_curves
 from soundspot.training.state import RESULT
 
 DUETS = "duets"

@@ -30,9 +30,8 @@ from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method
 from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
-from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
-from soundspot.training.optimizer import make_optimizer, set_rates
+from soundspot.training.optimizer import WeightAverage, make_optimizer, set_rates
 from soundspot.training.provenance import provenance
 from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
 from soundspot.training.run_log import LOG, read_log

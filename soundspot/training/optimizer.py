@@ -1,8 +1,11 @@
-"""AdamW with the paper's parameter groups (supplement B.2, Table S1)."""
+"""AdamW with the paper's parameter groups (supplement B.2, Table S1), and averaged weights."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from torch import Tensor, nn
 from torch.optim import AdamW
 
 from soundspot.model.methods.method import Method
@@ -41,3 +44,37 @@ def set_rates(optimizer: AdamW, config: TrainConfig, progress: float) -> None:
         scale = (1 + math.cos(math.pi * min(progress, 1.0))) / 2
     for group in optimizer.param_groups:
         group["lr"] = group["base_lr"] * scale
+
+
+class WeightAverage:
+    """A moving average of weights and buffers, smoother than any one step; momentum 0 is off."""
+
+    def __init__(self, method: nn.Module, momentum: float) -> None:
+        self.momentum = momentum
+        self.state: dict[str, Tensor] = _copy(method) if momentum else {}
+
+    def update(self, method: nn.Module) -> None:
+        """Move towards the method's weights; to be called after every step."""
+        current = method.state_dict()
+        for name, value in self.state.items():
+            if value.is_floating_point():
+                value.lerp_(current[name], 1 - self.momentum)
+            else:
+                value.copy_(current[name])
+
+    @contextmanager
+    def applied(self, method: nn.Module) -> Iterator[None]:
+        """Give the method the average inside the `with`, and its own weights back at the end."""
+        if not self.momentum:
+            yield
+            return
+        own = _copy(method)
+        method.load_state_dict(self.state)
+        try:
+            yield
+        finally:
+            method.load_state_dict(own)
+
+
+def _copy(method: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in method.state_dict().items()}

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from soundspot.common.config import (
+    BelowOne,
+    Count,
+    Positive,
     Range,
     Seed,
+    Weight,
     as_stored,
     choose,
     from_dict,
@@ -54,35 +58,23 @@ class TrainConfig:
     steps: Annotated[int, Range(0, 10**9)] = 0
     validate_every: Annotated[int, Range(0, 10**9)] = 0
     batch: Annotated[int, Range(2, 10**6)] = 256
-    lr_heads: float = 2e-3
-    lr: float = 5e-4
-    weight_decay: float = 1e-4
-    betas: tuple[float, ...] = (0.9, 0.999)
+    lr_heads: Positive = 2e-3
+    lr: Positive = 5e-4
+    weight_decay: Weight = 1e-4
+    betas: tuple[BelowOne, ...] = (0.9, 0.999)
     schedule: Literal["constant", "cosine"] = "constant"
     seed: Seed = 0
     select: Literal["ciou", "auc", "duets", "ciou+duets", "loss"] = "ciou"
-    patience: int = 10
-    average: float = 0.0
+    patience: Count = 10
+    average: BelowOne = 0.0
     save_minutes: Annotated[float, Range(0)] = 5.0
     amp: bool = False
     compile: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
-        if self.epochs < 1 or self.batch < 2:
-            raise ValueError(
-                f"epochs={self.epochs} must be at least 1, and batch={self.batch} at least 2"
-            )
-        if min(self.steps, self.validate_every) < 0:
-            raise ValueError("steps and validate_every must not be negative")
-        if min(self.lr, self.lr_heads) <= 0 or min(self.weight_decay, self.patience) < 0:
-            raise ValueError(
-                "learning rates must be positive, weight_decay and patience not negative"
-            )
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas={list(self.betas)} must be two numbers from 0 to below 1")
-        if not 0 <= self.average < 1:
-            raise ValueError(f"average={self.average} must be from 0 to below 1")
+        if len(self.betas) != 2:
+            raise ValueError(f"betas={list(self.betas)} must be two numbers")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from soundspot.common.config import Count, Range, from_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_bytes
-from soundspot.training.average import WeightAverage
+from soundspot.training.optimizer import WeightAverage
 
 AnyFloat = Annotated[float, Range(-math.inf)]  # NaN and infinities too
 STATE = "state.pt"

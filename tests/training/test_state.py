@@ -8,8 +8,7 @@ import torch
 from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
-from soundspot.training.average import WeightAverage
-from soundspot.training.optimizer import make_optimizer
+from soundspot.training.optimizer import WeightAverage, make_optimizer
 from soundspot.training.recipe import TrainConfig
 from soundspot.training.run_log import LOG, read_log
 from soundspot.training.state import TrainState, _current, load_state, save_state

@@ -23,10 +23,9 @@ from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training import loop
-from soundspot.training.average import WeightAverage
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
 from soundspot.training.loop import train
-from soundspot.training.optimizer import make_optimizer, parameter_groups, set_rates
+from soundspot.training.optimizer import WeightAverage, make_optimizer, parameter_groups, set_rates
 from soundspot.training.recipe import (
     Recipe,
     TrainConfig,
@@ -514,7 +513,7 @@ def test_recipes_are_checked_when_read():
     "bad", [{"betas": [1.5, 0.9]}, {"weight_decay": -1}, {"average": 1.0}, {"batch": 1}, {"lr": 0}]
 )
 def test_what_cannot_train_is_refused(bad):
-    with pytest.raises(SoundspotError, match="train[:.]"):
+    with pytest.raises(SoundspotError):
         from_dict(Recipe, {"pairs": "x", "train": bad})
 
 
