@@ -146,7 +146,7 @@ def _import_ray() -> Any:
         import ray
     except ImportError as error:
         raise SoundspotError(
-            f"--engine ray needs Ray ({error}): {install_advice('cluster')}"
+            f"the engine ray needs Ray ({error}): {install_advice('cluster')}", "not-installed"
         ) from error
     return ray
 

@@ -204,7 +204,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
     kills = [killed_at(write, run) for write in range(1, 7)]
     assert all(kills)
     assert any(TEMPORARY.fullmatch(path.name) for path in tmp_path.rglob("*"))
-    with pytest.raises(SoundspotError, match="is not finished"):
+    with pytest.raises(SoundspotError):
         PairSet.open(tmp_path)
     while killed_at(7, run):
         pass
@@ -236,7 +236,7 @@ def test_kill_leaves_no_processes_and_no_lock(
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "frames/_two__spaces_.jpg\n"
-        with pytest.raises(SoundspotError, match="another process is writing"):
+        with pytest.raises(SoundspotError):
             folder.prepare(messy, out)
         process.kill()
         # The end of the stream: every process that could still write to it has ended.
@@ -249,7 +249,7 @@ def test_a_second_process_is_refused(messy: Path, tmp_path: Path) -> None:
     folder.prepare(messy, tmp_path / "out")
     with (
         FileLock(tmp_path / "out/.lock"),
-        pytest.raises(SoundspotError, match="another process is writing"),
+        pytest.raises(SoundspotError),
     ):
         folder.prepare(messy, tmp_path / "out")
 

@@ -50,15 +50,15 @@ def test_what_decodes_is_not_made_again_and_what_does_not_is(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("key", ["", "a/b", "a.b", "x" * 241, "é" * 121])
 def test_keys_that_cannot_be_files_are_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(SoundspotError, match="cannot name a file"):
+    with pytest.raises(SoundspotError):
         writer(tmp_path).add_frame(key, lambda: np.zeros((2, 2, 3), np.uint8))
 
 
 def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
-    with pytest.raises(SoundspotError, match="neither empty nor a pair set"):
+    with pytest.raises(SoundspotError):
         writer(tmp_path).begin()
-    with pytest.raises(SoundspotError, match="cannot write"):
+    with pytest.raises(SoundspotError):
         writer(tmp_path / "diary.txt").begin()
 
 
@@ -72,8 +72,8 @@ def test_other_rules_do_not_mix_with_a_started_set(tmp_path: Path) -> None:
 def test_nothing_prepared_is_an_error_and_leaves_a_ledger(tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.begin()
-    with pytest.raises(SoundspotError, match=r"none of 1 items .*; x: is broken"):
+    with pytest.raises(SoundspotError):
         one.finish([], [], [LedgerEntry("x", "unreadable", "is broken")])
     assert json.loads((tmp_path / "ledger.jsonl").read_text())["reason"] == "is broken"
-    with pytest.raises(SoundspotError, match="is not finished"):
+    with pytest.raises(SoundspotError):
         PairSet.open(tmp_path)
