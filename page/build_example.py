@@ -28,13 +28,16 @@ class Canvas:
         self.draw = ImageDraw.Draw(self.image)
 
     def polygon(self, points, color):
+        """Fill a polygon."""
         self.draw.polygon([(FINE * x, FINE * y) for x, y in points], fill=color)
 
     def ellipse(self, x, y, rx, ry, color):
+        """Fill an ellipse around x, y."""
         box = [FINE * v for v in (x - rx, y - ry, x + rx, y + ry)]
         self.draw.ellipse(box, fill=color)
 
     def rounded(self, x1, y1, x2, y2, r, color):
+        """Fill a rectangle with round corners."""
         self.draw.rounded_rectangle([FINE * v for v in (x1, y1, x2, y2)], FINE * r, fill=color)
 
 
@@ -73,7 +76,9 @@ def draw_car(to, x, y, lit):
     to.polygon([(x + px, y + py) for px, py in body], red)
     to.polygon([(x + px, y + py) for px, py in ((-50, -12), (-29, -40), (2, -42), (2, -12))], glass)
     to.polygon([(x + px, y + py) for px, py in ((9, -12), (9, -42), (42, -43), (70, -13))], glass)
-    to.polygon([(x + px, y + py) for px, py in ((-114, 26), (113, 26), (112, 38), (-112, 38))], dark)
+    to.polygon(
+        [(x + px, y + py) for px, py in ((-114, 26), (113, 26), (112, 38), (-112, 38))], dark
+    )
     to.polygon([(x + px, y + py) for px, py in ((4, -12), (7, -12), (7, 26), (4, 26))], dark)
     to.rounded(x + 14, y - 4, x + 28, y, 2, dark)
     if lit:
@@ -164,16 +169,15 @@ def honk(seconds):
 
 
 def make():
-    """All pictures, and the sound."""
+    """All pictures, the sound, and pictures per second."""
     rng = np.random.default_rng(1)
     backdrop, grain = draw_backdrop(np.random.default_rng(3)), draw_grain(rng)
     sound = np.concatenate([sing(TURN, rng) if who == "bird" else honk(TURN) for who in TURNS])
     sound = (sound + rng.normal(0, 0.001, len(sound))).astype(np.float32)
     seconds = TURN * len(TURNS)
     times = [k / FPS for k in range(int(seconds * FPS))]
-    return [draw_scene(time, backdrop, grain) for time in times], sound
+    return [draw_scene(time, backdrop, grain) for time in times], sound, FPS
 
 
 if __name__ == "__main__":
-    frames, sound = make()
-    write_video(Path(sys.argv[1]), frames, sound, FPS)
+    write_video(Path(sys.argv[1]), *make())
