@@ -17,7 +17,7 @@ from typing import Any
 from soundspot import __version__
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.encoders.weight_cache import cache_dir
+from soundspot.encoders.weights import weights_dir
 from soundspot.inference.outputs import check_onnx
 
 MODEL = "soundspot-fast-v1+names"
@@ -124,7 +124,7 @@ def _sources(folder: str) -> Iterator[Path]:
 
 def _exported() -> Path:
     """The exported model in the cache, its facts beside it."""
-    place = cache_dir() / "page"
+    place = weights_dir().parent / "page"
     path = place / f"{code_digest()}.onnx"
     facts = path.with_suffix(".json")
     if path.is_file() and facts.is_file():
@@ -177,7 +177,7 @@ def page_words() -> dict[str, Any]:
 
 def _worker(files: Files) -> Path:
     """The service worker, told which files to keep, under a version that changes with them."""
-    sha, place = hashlib.sha256(), cache_dir() / "page"
+    sha, place = hashlib.sha256(), weights_dir().parent / "page"
     for name, path in sorted(files.items()):
         sha.update(f"{name} {path.stat().st_size} ".encode())
         if path.stat().st_size < CHUNK:  # the model's name is a digest, the runtime has a version

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from soundspot.inference.files import localize
 from soundspot.inference.models import load
 from soundspot.inference.static_page import MODEL
 
@@ -119,7 +120,7 @@ def test_a_photo_and_two_sounds_agree_with_python(visit, media: Path):
     ours = tab.evaluate("soundspot.shown.answers.map(a => ({...a, map: [...a.map], now: 0}))")
     model = load(MODEL, "cpu")
     for name, found in zip(("song", "horn"), ours, strict=True):
-        expected = model.localize_file(media / "stored.png", media / f"{name}.wav")
+        expected = localize(media / "stored.png", media / f"{name}.wav", model=model)
         np.testing.assert_allclose(found["map"], expected.similarity.ravel(), atol=1e-3)
         assert found["threshold"] == pytest.approx(expected.threshold, abs=1e-3)
         assert (found["verdict"], found["caption"]) == (expected.verdict, expected.caption)
