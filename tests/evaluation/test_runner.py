@@ -96,8 +96,9 @@ def test_duets_tell_listening_from_looking(tmp_path, tiny_pairs):
     heard = rows_of(result, str(deaf)).listening
     assert (heard["peak_side"], heard["both_sides"], heard["mass_side"]) == (0.5, 0, 0.5)
     assert heard["map_correlation"] == pytest.approx(1)
-    assert "peak_side" not in rows_of(result, "centered disc").listening
-    assert "iiou" in rows_of(result, "centered disc").listening
+    assert rows_of(result, "centered disc").listening["both_sides"] == 0
+    assert "peak_side" not in rows_of(result, "full frame").listening
+    assert "iiou" in rows_of(result, "full frame").listening
 
 
 def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):
