@@ -34,10 +34,10 @@ from soundspot.data.pair_set import PairSet
 from soundspot.encoders import weights
 from soundspot.evaluation import predictions
 from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import annotated_scenes
 from soundspot.evaluation.metrics import auc, ciou_at, truth_maps
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
-from soundspot.evaluation.scenes import annotated_scenes
 from soundspot.inference.models import DEFAULT_MODEL, NAMES_THRESHOLD
 from soundspot.media.clips import SOUND_SAMPLES, read_waveform
 from soundspot.model import routing
