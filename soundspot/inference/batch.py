@@ -126,7 +126,7 @@ def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
     notes["threshold"] = localizer.threshold
     del localizer  # every process loads it again
     with _locked(job.out, about, notes):
-        how = {"pictures": job.pictures, "at": job.at, "outline": job.outline}
+        how = job.pictures, job.at, job.outline
         load_there = partial(_load, model, job.device, digest, root, how)
         counts = _join(job.out, _write_shards(job, items, load_there))
     done = counts.pop("", 0)
@@ -175,7 +175,7 @@ def _inside(name: PurePath) -> str:
 
 
 def _load(
-    model: str | None, device: str, digest: str, root: Path, how: Mapping[str, Any]
+    model: str | None, device: str, digest: str, root: Path, how: tuple[bool, At, bool]
 ) -> Callable[[BatchItem], ItemResult]:
     """Load the model in a process; it must be the same on every machine."""
     localizer = load(model, device)
@@ -183,11 +183,11 @@ def _load(
         raise SoundspotError(
             f"{platform.node()} has a different {localizer.name}: all machines need the same"
         )
-    return partial(localize_one, localizer, root, **how)
+    return partial(localize_one, localizer, root, *how)
 
 
 def localize_one(
-    localizer: Localizer, root: Path, item: BatchItem, pictures: bool, at: At, outline: bool
+    localizer: Localizer, root: Path, pictures: bool, at: At, outline: bool, item: BatchItem
 ) -> ItemResult:
     """Localize a file, named relative to root, or say why it cannot be done."""
     path, audio = root / item.name, root / item.audio if item.audio else None

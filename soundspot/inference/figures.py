@@ -106,7 +106,7 @@ def _image_layer(heat: Heat, strength: float) -> Image.Image:
 
 def triptych(
     frame: Picture,
-    heat: Heat,
+    heat: Float32[np.ndarray, "_h _w"],
     waveform: Waveform,
     *,
     box: PixelBox | None = None,

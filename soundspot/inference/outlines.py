@@ -20,8 +20,8 @@ from soundspot.encoders.mobile_sam import MASK_STRIDE, WEIGHTS, Masks, MobileSAM
 from soundspot.encoders.weights import load_tensors
 from soundspot.inference.maps import CONTOUR_LEVEL, hot_box, label_regions, map_heat, resize_map
 from soundspot.media.decoding import AnyPicture
-from soundspot.media.images import resize_frame
 from soundspot.media.planes import at_most
+from soundspot.media.resizing import resize_frame
 
 SIDE = 768  # pixels that the network sees; a mask has a quarter of them
 LEAST_AGREEMENT = 0.1
