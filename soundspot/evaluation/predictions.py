@@ -27,6 +27,7 @@ from soundspot.inference.models import open_model
 from soundspot.inference.result import Localization
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
+from soundspot.media.films import Film
 
 __all__ = ["Features", "Localizer", "open_features", "open_model"]
 
@@ -59,6 +60,7 @@ class Features:
     """The features of a pair set, by the encoders of each part of a model."""
 
     by_spec: Mapping[FeatureSpec, AnyCache | EncodedFeatures]
+    film: Callable[[str], Film | None] = lambda frame: None
 
     @property
     def learned(self) -> AnyCache | EncodedFeatures:
@@ -100,9 +102,9 @@ class StoredScenes:
         """The pixels of one frame."""
         return self.stored.learned.picture(self.frames[row])
 
-    def select(self, rows: Sequence[int]) -> "StoredScenes":
-        """Some of the batch."""
-        return StoredScenes(self.stored, [self.frames[row] for row in rows])
+    def film(self, row: int) -> Film | None:
+        """The small pictures around one frame, if it belongs to a video."""
+        return self.stored.film(self.frames[row])
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
@@ -136,7 +138,7 @@ def open_features(
         fits = cache is not None and cache.weights == (trained_on or encoders_digest(spec))
         heard = () if part is model.named else sounds  # the parts share their sounds
         by_spec[spec] = cache if cache and fits else encode_now(part, pairs, frames, heard)
-    return Features(by_spec)
+    return Features(by_spec, pairs.film)
 
 
 def encode_now(

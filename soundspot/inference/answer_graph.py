@@ -6,13 +6,12 @@ float32 mono 16 kHz (1, 48000). Outputs, as `Localizer.answer` makes them:
     map        (1, h, w)       the map S
     scores     (1, p, 521)     of every sound that has a name, for each 0.96 s of the waveform
     threshold  (1,)            the peak from which a source counts as visible
-    known      (1,)            0 if nothing can locate the sound, else 1
+    known      (1,)            0 if it cannot be told whether the source is visible, else 1
 
 Axes: h w the grid of the map, p audio patches, s sounds that have a name.
 """
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,10 +23,11 @@ from torch.nn import functional as F
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import STORED_SIZE, normalize
 from soundspot.encoders.yamnet import YAMNet
-from soundspot.inference.localizer import RELATED, Localizer
+from soundspot.inference.localizer import Localizer
 from soundspot.inference.onnx_export import write_graph
+from soundspot.model import evidence
+from soundspot.model.evidence import Known
 from soundspot.model.methods.names import Names
-from soundspot.model.routing import KNOWN, LEARNED, NAMED, RouteTable
 
 OUTPUTS = ("map", "scores", "threshold", "known")
 
@@ -42,9 +42,11 @@ class Answer(NamedTuple):
 
 
 class AnswerGraph(nn.Module):
-    """A learned model and the label map on one visual encoder, and the route between them."""
+    """A learned model and the label map on one visual encoder, and all evidence of a photograph."""
 
     enlarge: Tensor
+    noise: Tensor
+    noise_scores: Tensor
 
     def __init__(self, localizer: Localizer) -> None:
         super().__init__()
@@ -58,8 +60,9 @@ class AnswerGraph(nn.Module):
         assert isinstance(localizer.audio, YAMNet) and isinstance(named.method, Names)
         self.visual, self.audio = learned.encoders.visual, localizer.audio
         self.learned, self.named = learned.method, named.method
-        self.table = localizer.table
-        self.thresholds = localizer.threshold, named.card.calibration["threshold"]
+        self.table, self.threshold = localizer.table, localizer.threshold
+        self.register_buffer("noise", localizer.noise.clone())
+        self.register_buffer("noise_scores", torch.from_numpy(localizer.noise_scores))
         self.register_buffer("enlarge", resizing_matrix(STORED_SIZE, sizes[0]))
 
     def forward(
@@ -69,15 +72,21 @@ class AnswerGraph(nn.Module):
         f_v = self.visual(normalize(self.view(frame.permute(0, 3, 1, 2).float()) / 255))
         f_a = self.audio(waveform)
         scores = self.audio.classify(f_a)
-        share, related, known = choose_route(scores.mean(dim=1), self.table)
-        own, other = self.thresholds
-        threshold = torch.lerp(
-            own * torch.where(related, RELATED, 1.0), scores.new_tensor([other]), share
+        learned, named = self.learned.maps(f_v, f_a), self.named.maps(f_v, f_a)
+        known = Known(
+            learned=learned,
+            named=named,
+            motion=torch.zeros_like(learned),
+            noise=self.learned.maps(f_v, self.noise).amax(dim=(1, 2)),
+            threshold=self.threshold,
+            sure=evidence.how_sure(scores.mean(dim=1), self.noise_scores, self.table),
+            recorded=torch.zeros(1, dtype=torch.bool, device=f_v.device),
         )
-        maps = torch.lerp(
-            self.learned.maps(f_v, f_a), self.named.maps(f_v, f_a), share[:, None, None]
-        )
-        return Answer(maps, scores, threshold, known.float())
+        maps = evidence.combine(known, evidence.read_weights())
+        peak = maps.amax(dim=(1, 2))
+        told = (peak >= evidence.VISIBLE) | (peak < evidence.DOUBT)
+        threshold = torch.full_like(peak, evidence.VISIBLE)
+        return Answer(maps, scores, threshold, told.float())
 
     def view(self, stored: Float[Tensor, "1 3 side side"]) -> Float[Tensor, "1 3 view view"]:
         """The picture as the encoder sees it: like `resize_tensor`, rounded along each axis."""
@@ -96,23 +105,6 @@ def resizing_matrix(side: int, view: int) -> Float[Tensor, "view side"]:
     scale = 2 ** (14 - max(math.floor(math.log2(float(weights.max()))), 0))
     rounded: Tensor = (weights * scale).round() / scale
     return rounded
-
-
-def choose_route(
-    scores: Float[Tensor, "1 s"], table: RouteTable
-) -> tuple[Float[Tensor, "1"], Tensor, Tensor]:
-    """`routing.choose_route` in tensors: the label map's share, whether related, whether known."""
-
-    def best(sounds: Sequence[int]) -> Float[Tensor, "1"]:
-        return scores[:, list(sounds)].amax(dim=1) if sounds else scores[:, 0] * 0
-
-    learned, related, named = best(table.learned), best(table.related), best(table.named)
-    own = torch.maximum(learned, related)
-    known = torch.maximum(torch.maximum(own, named), best(table.broad)) >= KNOWN
-    ratio = (named.clamp_min(1e-6) / own.clamp_min(1e-6)).log()
-    share = (ratio - math.log(LEARNED)) / (math.log(NAMED) - math.log(LEARNED))
-    share = torch.where(known, share.clamp(0, 1), 0.0)
-    return share, known & (share == 0) & (related > learned), known
 
 
 def write_answer_graph(localizer: Localizer, path: Path) -> dict[str, float]:

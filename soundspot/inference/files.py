@@ -1,18 +1,19 @@
 """The answer for one file: what `soundspot.localize` does."""
 
-import logging
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-import torch
-
-from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import load
-from soundspot.inference.moments import find_events, listen, localize_best, loudest_moment
-from soundspot.inference.outlines import load_outliner
+from soundspot.inference.moments import (
+    films_around,
+    find_events,
+    listen,
+    localize_best,
+    loudest_moment,
+)
 from soundspot.inference.result import Localization
 from soundspot.media.clips import (
     Clip,
@@ -28,15 +29,12 @@ from soundspot.parallel.devices import AUTO
 At = float | Literal["best", "middle"]  # a moment of a video
 Model = str | Path | Localizer | None
 
-log = logging.getLogger(__name__)
-
 
 def localize(
     path: Media,
     audio: Media | None = None,
     *,
     at: At = "best",
-    outline: bool = True,
     model: Model = None,
     device: str = AUTO,
 ) -> Localization:
@@ -47,7 +45,6 @@ def localize(
         audio: A sound file; required with an image, replaces the sound of a video.
         at: Seconds into the video, its "best" moment or, much faster, its "middle". With an image,
             seconds into the sound, its loudest part or its middle.
-        outline: Outline the thing that sounds, which takes about as long as localizing it.
         model: As `load` takes it, or a loaded model. Default: the best that ships; it is kept for
             the next call.
         device: As `load` takes it.
@@ -62,8 +59,7 @@ def localize(
         sound.info.require_sound()
         moving = picture.info.kind == "video"
         if at == "best" and moving:
-            best = localize_best(localizer, picture, sound)
-            return add_mask(best, localizer.device) if outline else best
+            return localize_best(localizer, picture, sound)
         if at == "best":  # a photograph has one moment, and of its sound the loudest is heard
             loudest = loudest_moment(sound)
             span = heard_span(sound, loudest.at)
@@ -71,21 +67,10 @@ def localize(
         else:
             track = None if audio is None else sound
             clip = read_clip(picture, track, None if at == "middle" else at)
-    result = localizer.localize(clip.frame, clip.waveform)
-    result = replace(result, at=clip.at if moving else None, heard=clip.heard)
-    return add_mask(result, localizer.device) if outline else result
-
-
-def add_mask(result: Localization, device: torch.device) -> Localization:
-    """Outline what sounds, if it is in the picture; without the weights, the map has to serve."""
-    if result.verdict != "visible" or result.frame is None:
-        return result
-    try:
-        outliner = load_outliner(device)
-    except SoundspotError as error:
-        log.warning("no outline: %s", error)
-        return result
-    return replace(result, mask=outliner.outline(outliner.see(result.frame), result.similarity))
+        times = [clip.at] if moving and clip.at is not None else []
+        films = films_around(localizer, picture, times)
+    (result,) = localizer.localize_batch([clip.frame], [clip.waveform], films=films)
+    return replace(result, at=clip.at if moving else None, heard=clip.heard)
 
 
 def localize_sources(
@@ -93,7 +78,6 @@ def localize_sources(
     audio: Media | None = None,
     *,
     count: int = 2,
-    outline: bool = True,
     model: Model = None,
     device: str = AUTO,
 ) -> list[Localization]:
@@ -106,7 +90,6 @@ def localize_sources(
         path: A video, or an image.
         audio: A sound file; required with an image, replaces the sound of a video.
         count: How many events at most, the most salient first; there may be fewer.
-        outline: As `localize` takes it.
         model: As `localize` takes it.
         device: As `load` takes it.
     """
@@ -118,18 +101,19 @@ def localize_sources(
         slices = listen(sound, min(filter(None, lengths)), localizer.class_scores)
         events = find_events(slices, count)
         heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
-        frames = read_frames(picture, [event.at for event in events])
+        times = [event.at for event in events]
+        frames, films = read_frames(picture, times), films_around(localizer, picture, times)
         moving = picture.info.kind == "video"
-    results = [
+    results = localizer.localize_batch(frames, heard, films=films)
+    return [
         replace(
             result,
             at=event.at if moving else None,
             span=(event.start, event.end),
             heard=(event.middle - event.heard / 2, event.middle + event.heard / 2),
         )
-        for event, result in zip(events, localizer.localize_batch(frames, heard), strict=True)
+        for event, result in zip(events, results, strict=True)
     ]
-    return [add_mask(result, localizer.device) for result in results] if outline else results
 
 
 def _loaded(model: Model, device: str) -> Localizer:

@@ -10,7 +10,7 @@ t passes of the PCM.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -26,16 +26,19 @@ from soundspot.encoders.yamnet import YAMNet
 from soundspot.features.spec import Encoders, load_encoders
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
 from soundspot.inference.maps import FINER, resize_map, zoom
+from soundspot.inference.motion import motion_map
 from soundspot.inference.result import Localization
 from soundspot.media.decoding import AnyPicture
+from soundspot.media.films import Film
+from soundspot.media.sound import SOUND_SAMPLES
+from soundspot.model import evidence
 from soundspot.model.checkpoint import Card
+from soundspot.model.evidence import Known, Shares, SoundTable
 from soundspot.model.methods.method import Method
-from soundspot.model.routing import Route, RouteTable, choose_route
 
-# Times a learned model's threshold for related sounds; set by benchmarks/route_sounds.py.
-RELATED = 0.53
 TOP_LABELS = 5
 CHUNK = 8  # frames that the encoders see at once
+NOISES = 8  # different draws of white noise
 
 Maps = Float32[np.ndarray, "b h w"]
 
@@ -76,11 +79,15 @@ class Part:
         return f_v
 
     def maps(
-        self, scenes: "Scenes", f_a: Float[Tensor, "b p a"], cycles: int | None = None
-    ) -> Float32[np.ndarray, "b h w"]:
+        self,
+        f_v: Float[Tensor, "b c h w"],
+        f_a: Float[Tensor, "b p a"],
+        scenes: "Scenes",
+        cycles: int | None = None,
+    ) -> Float32[np.ndarray, "b h2 w2"]:
         """The maps S of scenes under sounds, zoomed in on small things if the card says so."""
         f_a = f_a.to(self.device)
-        maps = self.method.maps(scenes.features(self), f_a, cycles).float().cpu().numpy()
+        maps = self.method.maps(f_v, f_a, cycles).float().cpu().numpy()
         if not self.card.second_look:
             return maps
 
@@ -100,14 +107,15 @@ class Scenes(Protocol):
     def picture(self, row: int) -> AnyPicture:
         """The pixels of one picture."""
 
-    def select(self, rows: Sequence[int]) -> "Scenes":
-        """Some of the batch."""
+    def film(self, row: int) -> Film | None:
+        """The small pictures around one, if it belongs to a video."""
 
 
 class Pictures(NamedTuple):
-    """Pictures that are encoded now."""
+    """Pictures that are encoded now; those of videos have a film."""
 
     frames: Sequence[AnyPicture]
+    films: Sequence[Film | None] = ()
 
     def features(self, part: Part) -> Float[Tensor, "b c h w"]:
         """The visual features that a part of the model sees."""
@@ -117,9 +125,9 @@ class Pictures(NamedTuple):
         """The pixels of one picture."""
         return self.frames[row]
 
-    def select(self, rows: Sequence[int]) -> "Pictures":
-        """Some of the batch."""
-        return Pictures([self.frames[row] for row in rows])
+    def film(self, row: int) -> Film | None:
+        """The small pictures around one, if it belongs to a video."""
+        return self.films[row] if self.films else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +142,7 @@ class Localizer:
         class_names: The sounds that the audio encoder can name; empty if it cannot.
         cycles: T of a PCM model where a call gives none; None is that of its training.
         named: The label map, for sounds that were not learned.
-        table: By which the sound decides between the two.
+        table: The sounds that each of the two knows.
     """
 
     name: str
@@ -142,7 +150,7 @@ class Localizer:
     class_names: tuple[str, ...] = ()
     cycles: int | None = None
     named: Part | None = None
-    table: RouteTable | None = None
+    table: SoundTable | None = None
 
     def __post_init__(self) -> None:
         """Refuse a T that the model cannot have."""
@@ -175,7 +183,11 @@ class Localizer:
         return int(config["cycles"]) if config.get("pcm") else None
 
     def localize(
-        self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
+        self,
+        frame: FrameLike,
+        waveform: WaveformLike,
+        cycles: int | None = None,
+        film: Film | None = None,
     ) -> Localization:
         """Find where in a frame a sound comes from.
 
@@ -183,6 +195,7 @@ class Localizer:
             frame: RGB of any size: H x W x 3 uint8 array, PIL image, or 3 x H x W uint8 tensor.
             waveform: Mono 16 kHz floats; the middle 3 s are heard, a shorter sound is repeated.
             cycles: T of a PCM model, if not the one it was trained with.
+            film: Small gray pictures of the video around the frame, see `media.films`.
 
         Example:
             >>> model = soundspot.load()
@@ -192,13 +205,14 @@ class Localizer:
             >>> -1 <= result.score <= 1
             True
         """
-        return self.localize_batch([frame], [waveform], cycles)[0]
+        return self.localize_batch([frame], [waveform], cycles, [film])[0]
 
     def localize_batch(
         self,
         frames: Sequence[FrameLike],
         waveforms: Sequence[WaveformLike],
         cycles: int | None = None,
+        films: Sequence[Film | None] = (),
     ) -> list[Localization]:
         """Find where in each frame its sound comes from, a chunk of samples at a time.
 
@@ -206,6 +220,7 @@ class Localizer:
             frames: As `localize` takes them; their sizes may differ.
             waveforms: One for each frame.
             cycles: As `localize` takes it.
+            films: One for each frame, or none.
 
         Example:
             >>> model = soundspot.load()
@@ -221,7 +236,8 @@ class Localizer:
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
-            found = self.answer(Pictures(pixels), self.hear(sounds), cycles)
+            scenes = Pictures(pixels, films[start : start + CHUNK])
+            found = self.answer(scenes, self.hear(sounds), cycles)
             for frame, sound, result in zip(pixels, sounds, found, strict=True):
                 results.append(replace(result, frame=frame, waveform=sound))
         return results
@@ -236,9 +252,7 @@ class Localizer:
     def answer(
         self, scenes: Scenes, f_a: Float[Tensor, "b p a"], cycles: int | None = None
     ) -> list[Localization]:
-        """The map, labels, route and threshold of every scene under its sound.
-
-        The one place where maps of several sources become one map.
+        """The map, labels and threshold of every scene under its sound.
 
         Args:
             scenes: The pictures, or their cached features.
@@ -247,51 +261,66 @@ class Localizer:
         """
         cycles = self.cycles if cycles is None else cycles
         self._check_cycles(cycles)
-        # What is heard decides how much each part counts.
         scores = self.name_scores(f_a)
-        routes = self.routes(scores)
-        shares = np.array([route.share if route else 0.0 for route in routes], np.float32)
-        sources = [(self.learned, 1 - shares, cycles)]
-        if self.named is not None:
-            sources.append((self.named, shares, None))  # it has no PCM
-        # Each source makes the maps of the sounds that it counts for, and their weighted sum is
-        # the map. A further source of evidence is one more entry above: maps and weights.
-        total: Maps | None = None
-        for part, weights, passes in sources:
-            rows = np.flatnonzero(weights).tolist()
-            if not rows:
-                continue
-            made = part.maps(scenes.select(rows), f_a[rows], passes)
-            grid = made.shape[1:] if self.named is None else self.learned.grid
-            if total is None:
-                total = np.zeros((len(routes), *grid), np.float32)
-            total[rows] += weights[rows, None, None] * resize_map(made, *grid)
-        assert total is not None  # the weights of every sound add up to 1
+        shares: list[Shares | None] = [None] * len(scores)
+        threshold, doubt = self.threshold, None
+        if self.table is None:
+            maps = self.learned.maps(scenes.features(self.learned), f_a, scenes, cycles)
+        else:
+            # With a label map, all evidence is combined; the peak is then a probability.
+            known = self.known(scenes, f_a, cycles)
+            maps = evidence.combine(known, evidence.read_weights()).cpu().numpy()
+            shares = [Shares(*row) for row in evidence.shares_of(known).tolist()]
+            if threshold is not None:
+                threshold, doubt = evidence.VISIBLE, evidence.DOUBT
         return [
             Localization(
                 similarity=s,
                 labels=self._labels(named),
                 model=self.name,
                 trained=self.card.trained,
-                threshold=self._threshold(route),
-                route=route,
+                threshold=threshold,
+                doubt=doubt,
+                shares=share,
             )
-            for s, named, route in zip(total, scores, routes, strict=True)
+            for s, named, share in zip(maps, scores, shares, strict=True)
         ]
 
-    def routes(self, scores: Float32[np.ndarray, "b classes"]) -> list[Route | None]:
-        """Which part makes the map of each sound, by the scores of its names."""
-        table = self.table
-        return [None if table is None else choose_route(row, table) for row in scores]
+    @torch.inference_mode()
+    def known(
+        self, scenes: Scenes, f_a: Float[Tensor, "b p a"], cycles: int | None = None
+    ) -> Known:
+        """All evidence about scenes and their sounds, on the learned model's grid."""
+        assert self.named is not None and self.table is not None  # `answer` asks before
+        f_v = scenes.features(self.learned)
+        learned = self.learned.maps(f_v, f_a, scenes, cycles)
+        grid = learned.shape[1:]
+        named = self.named.maps(scenes.features(self.named), f_a, scenes)
+        films = [scenes.film(row) for row in range(len(f_a))]
+        noise = self.noise.to(f_v.device).expand(len(f_a), -1, -1)
+        scores = torch.from_numpy(self.name_scores(f_a))
+        common = torch.from_numpy(self.noise_scores)
+        return Known(
+            learned=torch.from_numpy(learned),
+            named=torch.from_numpy(resize_map(named, *grid)),
+            motion=torch.from_numpy(np.stack([motion_map(film, *grid) for film in films])),
+            noise=self.learned.method.maps(f_v, noise, cycles).amax(dim=(1, 2)).float().cpu(),
+            threshold=self.threshold or 1.0,
+            sure=evidence.how_sure(scores, common, self.table),
+            recorded=torch.tensor([film is not None for film in films]),
+        )
 
-    def _threshold(self, route: Route | None) -> float | None:
-        learned = self.threshold
-        if learned is None or route is None:
-            return learned
-        learned *= RELATED if route.by == "related" else 1.0
-        if not route.share or self.named is None:
-            return learned
-        return (1 - route.share) * learned + route.share * self.named.card.calibration["threshold"]
+    @cached_property
+    def noise(self) -> Float[Tensor, "1 p a"]:
+        """The audio features of white noise: the mean of a few draws."""
+        rng = np.random.default_rng(0)
+        drawn = [rng.uniform(-0.1, 0.1, SOUND_SAMPLES).astype(np.float32) for _ in range(NOISES)]
+        return self.hear(drawn).mean(dim=0, keepdim=True)
+
+    @cached_property
+    def noise_scores(self) -> Float32[np.ndarray, "classes"]:
+        """What white noise sounds like."""
+        return np.asarray(self.name_scores(self.noise)[0])
 
     @torch.inference_mode()
     def trace(
@@ -352,6 +381,6 @@ class Localizer:
                 for name, tensor in sorted(module.state_dict().items()):
                     sha.update(name.encode())
                     sha.update(tensor.cpu().contiguous().numpy().tobytes())
-        table = None if self.table is None else asdict(self.table)
-        sha.update(json.dumps([self.cycles, table, self.class_names]).encode())
+        weights = None if self.table is None else evidence.read_weights()
+        sha.update(json.dumps([self.cycles, self.table, weights, self.class_names]).encode())
         return sha.hexdigest()[:16]

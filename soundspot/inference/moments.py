@@ -2,9 +2,9 @@
 
 The best moment of a video: the middle often shows nothing that makes a sound, and listening is
 cheap, so the whole sound is heard. The loudest half second of every two seconds or so is a
-candidate. The video is divided into a few equal stretches, and in each only the frame of the
-candidate whose sound is known best is seen. The best of these has the highest product of the
-confidence in its sound and the peak of its map. If its source is probably not in the picture, the
+candidate, unless it is far below the loudest of all. The video is divided into a few equal
+stretches, and in each only the frame of the candidate whose sound is known best is seen. The best
+of these is the one whose source is most probably in the picture. If that is not probable, the
 frames around it are seen too, since a barking dog may be hidden by the door it runs past.
 
 The sound events of a file: its sound is cut into slices of half a second. A slice is a pause if it
@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
@@ -31,8 +32,9 @@ from soundspot.inference.localizer import Localizer, Pictures
 from soundspot.inference.result import Localization
 from soundspot.media.clips import SOUND_SECONDS, heard_span, iter_windows, read_frames, read_sounds
 from soundspot.media.decoding import AnyWaveform
+from soundspot.media.films import Film, read_films
 from soundspot.media.opening import Media, OpenMedia
-from soundspot.model.routing import Route, is_unknown
+from soundspot.model.evidence import how_sure
 
 SLICE = 0.5  # s
 QUIET = 1e-3  # peak amplitude (-60 dB) below which a passage counts as silent
@@ -41,9 +43,7 @@ STRETCHES = 6  # of a video, and frames that are seen
 PART = 2.0  # s, about: there is one candidate in each
 MOST_PARTS = 10  # of a stretch
 CLOSER = [step / 4 for step in range(-4, 5) if step]  # s from the best of them
-# The ratio of its cIoU on anysound to that of the learned model on ESC-VOC val would be higher, but
-# then a misheard typewriter outweighs the dog in one of the clips that we checked.
-NAMED_TRUST = 0.22
+FAINTER_DB = 10.0  # below the loudest half second: what is heard there is not the event
 
 WINDOW = 1.0  # s; what YAMNet hears around a slice, which alone is too short for it
 CHUNK = 32
@@ -94,7 +94,7 @@ def localize_best(localizer: Localizer, video: OpenMedia, sound: OpenMedia) -> L
 
 
 def worth_seeing(localizer: Localizer, sound: OpenMedia, seconds: float) -> list[Candidate]:
-    """Of each stretch of a sound the candidate that is known best; silent ones have none."""
+    """Of each stretch of a sound the candidate that is known best; faint ones have none."""
     named = bool(localizer.class_names)
     parts = min(max(round(seconds / STRETCHES / PART), 1), MOST_PARTS) if named else 1
     loudest = loudest_of_parts(sound, seconds, STRETCHES * parts)
@@ -110,7 +110,7 @@ def worth_seeing(localizer: Localizer, sound: OpenMedia, seconds: float) -> list
 
 
 def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, Candidate]:
-    """The loudest half second of each part of the first seconds of a sound; silent parts have none.
+    """The loudest half second of each part of the first seconds of a sound; faint parts have none.
 
     Args:
         sound: The sound.
@@ -127,7 +127,8 @@ def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, 
         part, rms = k * parts // len(middles), float(narrow.std())
         if _audible(narrow) and (part not in best or rms > best[part].rms):
             best[part] = Candidate(middles[k], rms, wide)
-    return best
+    least = 10 ** (-FAINTER_DB / 20) * max((one.rms for one in best.values()), default=0.0)
+    return {part: one for part, one in best.items() if one.rms >= least}
 
 
 def loudest_moment(sound: OpenMedia) -> Candidate:
@@ -147,52 +148,45 @@ def loudest_moment(sound: OpenMedia) -> Candidate:
 
 
 def merit(result: Localization) -> float:
-    """How well a moment shows what sounds: the confidence in its sound, times how high its peak.
+    """How well a moment shows what sounds: by the probability that its source is visible.
 
-    The peak counts by how far it reaches above no similarity at all, in units of the threshold,
-    since the cosines of a learned model and the probabilities of the label map differ.
+    Without a label map, by the confidence in its name and the peak in units of the threshold.
     """
+    if result.shares is not None:
+        return result.score
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
-    named = dict(result.labels)
-    if result.route is not None:
-        return peak * certainty(result.route, named.get(result.route.sound, 0.0))
     return peak * (result.labels[0][1] if result.labels else 1.0)
-
-
-def certainty(route: Route | None, score: float) -> float:
-    """The confidence in a sound, whose name has this score; the label map is right less often.
-
-    It is 0 for a sound without a counterpart.
-    """
-    if is_unknown(route):
-        return 0.0
-    trust = 1.0 if route is None else 1 - (1 - NAMED_TRUST) * route.share
-    return trust * score
 
 
 def _known(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> float:
     """The confidence in a sound before any picture is seen."""
     scores = localizer.name_scores(f_a)
-    (route,) = localizer.routes(scores)
-    name = float(scores.max())
-    if route is not None:
-        number = localizer.class_names.index(route.sound) if route.sound else None
-        name = 0.0 if number is None else float(scores[0, number])
-    return certainty(route, name)
+    if localizer.table is None:
+        return float(scores.max())
+    noise = torch.from_numpy(localizer.noise_scores)
+    return float(how_sure(torch.from_numpy(scores), noise, localizer.table).max())
 
 
 def _see(
     localizer: Localizer, video: OpenMedia, candidates: Sequence[Candidate]
 ) -> list[Localization]:
     """The answers at some moments."""
-    frames = read_frames(video, [candidate.at for candidate in candidates])
+    times = [candidate.at for candidate in candidates]
+    frames, films = read_frames(video, times), films_around(localizer, video, times)
     results = []
-    pairs = zip(candidates, frames, strict=True)
-    for moment, frame in progress(pairs, "localizing", len(candidates)):
+    pairs = zip(candidates, frames, films, strict=True)
+    for moment, frame, film in progress(pairs, "localizing", len(candidates)):
         f_a = localizer.hear([moment.waveform]) if moment.f_a is None else moment.f_a
-        (found,) = localizer.answer(Pictures([frame]), f_a)
+        (found,) = localizer.answer(Pictures([frame], [film]), f_a)
         results.append(replace(found, frame=frame, waveform=moment.waveform, at=moment.at))
     return results
+
+
+def films_around(
+    localizer: Localizer, video: OpenMedia, times: Sequence[float]
+) -> list[Film | None]:
+    """The film around each moment, if the model looks at motion."""
+    return [None] * len(times) if localizer.table is None else read_films(video, times)
 
 
 def _audible(waveform: AnyWaveform) -> bool:

@@ -11,22 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float32, UInt8
+from jaxtyping import Float32, UInt8
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.inference import figures, outputs
-from soundspot.inference.maps import (
-    CONTOUR_LEVEL,
-    PixelBox,
-    box_around,
-    hot_box,
-    map_heat,
-    resize_map,
-)
-from soundspot.inference.outlines import Polygon, glow, polygons, run_lengths
-from soundspot.model.routing import Route, is_unknown
+from soundspot.inference.maps import CONTOUR_LEVEL, PixelBox, hot_box, map_heat, resize_map
+from soundspot.model.evidence import Shares
 
 Verdict = Literal["visible", "not visible", "unknown"]
 Labels = Sequence[tuple[str, float]]
@@ -61,7 +53,8 @@ class Localization:
         model: Name of the model.
         trained: False if the model was never trained: then the map means nothing.
         threshold: The lowest score of a visible source, if the model was calibrated.
-        route: Which part of the model made the map, and why; None if there was no choice.
+        doubt: The lowest score from which it cannot be told whether the source is visible.
+        shares: How sure each source of evidence is; None if there is only one.
         frame: The frame as it was seen, RGB.
         waveform: The 3 s that were heard, mono 16 kHz.
         at: Seconds into the video; None for a photograph or an array.
@@ -71,7 +64,6 @@ class Localization:
         moments: How many moments of a video were compared to choose this one.
         keep_frame: Whether a pickled result holds frame and waveform.
         size: Height and width of the frame; known even if the frame was left out.
-        mask: The pixels of the thing that sounds, if it was outlined.
     """
 
     similarity: Float32[np.ndarray, "h w"] = field(repr=False)
@@ -79,7 +71,8 @@ class Localization:
     model: str
     trained: bool = True
     threshold: float | None = None
-    route: Route | None = None
+    doubt: float | None = None
+    shares: Shares | None = None
     frame: UInt8[np.ndarray, "height width 3"] | None = field(default=None, repr=False)
     waveform: Float32[np.ndarray, "samples"] | None = field(default=None, repr=False)
     at: float | None = None
@@ -88,7 +81,6 @@ class Localization:
     moments: int = 1
     keep_frame: bool = False
     size: tuple[int, int] | None = None
-    mask: Bool[np.ndarray, "height width"] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """The size of the frame outlives it."""
@@ -119,25 +111,19 @@ class Localization:
     @property
     def verdict(self) -> Verdict:
         """Whether the source is in the picture; "unknown" if that cannot be told."""
-        if self.threshold is None or is_unknown(self.route):
+        if self.threshold is None:
             return "unknown"
-        return "visible" if self.score >= self.threshold else "not visible"
+        if self.score >= self.threshold:
+            return "visible"
+        return "not visible" if self.doubt is None or self.score < self.doubt else "unknown"
 
     @property
     def box(self) -> PixelBox | None:
-        """x1, y1, x2, y2 in pixels around the mask or, without one, around the largest hot region.
+        """x1, y1, x2, y2 in pixels around the largest region of heat of at least one half.
 
-        Hot is heat of at least one half; x2 and y2 are exclusive. None unless the verdict is
-        "visible", or if the map is flat.
+        x2 and y2 are exclusive. None unless the verdict is "visible", or if the map is flat.
         """
-        if self.verdict != "visible":
-            return None
-        return hot_box(self.heat) if self.mask is None else box_around(self.mask)
-
-    @property
-    def outline(self) -> list[Polygon]:
-        """The borders of the mask, x and y in pixels; holes run the other way round."""
-        return [] if self.mask is None else polygons(self.mask)
+        return hot_box(self.heat) if self.verdict == "visible" else None
 
     @property
     def strength(self) -> float:
@@ -155,12 +141,8 @@ class Localization:
             raise SoundspotError(
                 "this result was stored without its frame: localize it again", "no-picture"
             )
-        heat, box = self.heat, self.box
-        if scale is not None:
-            heat = map_heat(self.map, *scale)
-            box = box and hot_box(heat)
-        elif self.mask is not None:
-            heat = glow(self.mask, self.similarity)
+        heat = self.heat if scale is None else map_heat(self.map, *scale)
+        box = self.box if scale is None or self.box is None else hot_box(heat)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
         return figures.triptych(
             self.frame,
@@ -190,13 +172,6 @@ class Localization:
         """Write the picture; the suffix of the path names its format."""
         figures.write_picture(Path(path), self.picture())
 
-    def save_mask(self, path: str | Path) -> None:
-        """Write the mask as a picture, white where it sounds; black if there is none."""
-        mask = (
-            np.zeros(self.size or self.similarity.shape, bool) if self.mask is None else self.mask
-        )
-        figures.write_picture(Path(path), Image.fromarray(mask))
-
     def save_json(self, path: str | Path) -> None:
         """Write the summary as JSON."""
         outputs.check_file(Path(path))
@@ -215,10 +190,9 @@ class Localization:
             "score": self.score,
             "verdict": self.verdict,
             "caption": self.caption,
-            "route": None if self.route is None else self.route._asdict(),
+            "evidence": None if self.shares is None else self.shares._asdict(),
             "threshold": self.threshold,
             "box": None if self.box is None else list(self.box),
-            "mask": None if self.mask is None else run_lengths(self.mask),
             "labels": [{"name": name, "score": score} for name, score in self.labels],
             "map": {
                 "min": float(self.map.min()),
@@ -244,7 +218,7 @@ class Localization:
         facts = {
             "model": self.model,
             "heard": named,
-            "found": "" if self.route is None else self.route.describe(),
+            "found": "" if self.shares is None else f"by {self.shares.describe()}",
             "moment": "" if self.at is None else f"{self.at:.2f} s, best of {self.moments}",
             "box": "" if self.box is None else "{}, {}, {}, {}".format(*self.box),
             "peak": f"{self.score:.3f}{needed}",

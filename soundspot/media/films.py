@@ -4,7 +4,9 @@ Axes: n pictures, s the side of a square picture.
 """
 
 import io
-from collections.abc import Sequence
+import itertools
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 import av
 import numpy as np
@@ -45,6 +47,23 @@ def read_films(media: Media, times: Sequence[float]) -> list[Film | None]:
         return films
 
 
+def walk_films(media: Media, rate: float) -> Iterator[Film | None]:
+    """The films around 0, 1/rate, 2/rate, ... s of a video without end, in constant memory."""
+    half = SOUND_SECONDS / 2
+    with opened(media) as file:
+        times = (k / RATE for k in itertools.count())
+        shown = decoding.shown(file.walk("video"), times, hold=-decoding.CLOCK_TOLERANCE)
+        kept: deque[tuple[float, UInt8[np.ndarray, "s s"]]] = deque()
+        for at in (k / rate for k in itertools.count()):
+            while not kept or kept[-1][0] < at + half:
+                if (coming := next(shown, None)) is None:
+                    break
+                kept.append((coming[0], _small(coming[1])))
+            while kept and kept[0][0] < at - half:
+                kept.popleft()
+            yield np.stack([picture for _, picture in kept]) if kept else None
+
+
 def _small(frame: av.VideoFrame) -> UInt8[np.ndarray, "s s"]:
     gray = frame.reformat(SIDE, SIDE, format="gray", interpolation=Interpolation.AREA)
     return np.asarray(decoding.turned(frame, gray.to_ndarray()))
@@ -59,9 +78,9 @@ def film_bytes(film: Film) -> bytes:
 
 def decode_film(data: bytes) -> Film:
     """The film of a PNG."""
-    with Image.open(io.BytesIO(data)) as image:
-        pixels = np.asarray(image.convert("L"))
-    side = pixels.shape[1]
-    if len(pixels) % side:
-        raise MediaError(f"a film of {side} pixels a side has {len(pixels)} rows: it is damaged")
-    return pixels.reshape(-1, side, side)
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            pixels = np.asarray(image.convert("L"))
+        return pixels.reshape(-1, SIDE, SIDE)
+    except Exception as error:  # Pillow reports a broken file as almost anything
+        raise MediaError(f"a film of the pair set is damaged ({error})", "damaged") from error

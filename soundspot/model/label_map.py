@@ -2,7 +2,7 @@
 
 Every line of the file is one sounding thing: `thing: AudioSet names -> ImageNet classes`, several
 separated by semicolons; `a ... b` takes all classes from a to b. Three keys say which sounds a
-learned model can locate itself (see `model.routing`): `learned` and `related`, by class, and
+learned model can locate itself (see `model.evidence`): `learned` and `related`, by class, and
 `broad`.
 """
 

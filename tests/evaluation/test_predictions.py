@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from soundspot.encoders.yamnet import YAMNet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.predictions import EncodedFeatures, Features
 from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference.localizer import Localizer, Part
+from soundspot.model import evidence
 from soundspot.model.checkpoint import Card
+from soundspot.model.evidence import SoundTable
 from soundspot.model.methods.method import Method
-from soundspot.model.routing import Route, RouteTable
 
 CPU = torch.device("cpu")
 
@@ -23,11 +25,17 @@ class Plain(Method):
         return f_v[:, 0]
 
 
-class Routed(Localizer):
-    """The second sound is partly named."""
+class Hears(YAMNet):
+    """Hears nothing that has a name."""
 
-    def routes(self, scores):
-        return [Route("named", 1.0, "x"), Route("both", 0.25, "x")]
+    def forward(self, waveform):
+        return torch.zeros(len(waveform), 3, 1024)
+
+    def classify(self, embedding):
+        return torch.zeros(*embedding.shape[:2], 521)
+
+
+NAMES = tuple(f"sound {k}" for k in range(521))
 
 
 def stored(value: float) -> EncodedFeatures:
@@ -36,13 +44,24 @@ def stored(value: float) -> EncodedFeatures:
     return EncodedFeatures(frames, sounds, {f"lost {value}": "torn"}, {}.__getitem__)
 
 
-def test_the_sound_decides_which_part_makes_the_map() -> None:
-    encoders = Encoders(torch.nn.Identity(), torch.nn.Identity(), CPU)
-    card = Card("sspl", {}, FeatureSpec())
+def test_the_evidence_is_taken_from_the_stored_features_of_both_parts(monkeypatch) -> None:
+    audio = Hears()
+    encoders = Encoders(torch.nn.Identity(), audio, CPU)
+    card = Card("sspl", {}, FeatureSpec(), calibration={"threshold": 0.5})
     learned = Part(Plain(), card, CPU, encoders)
     named = replace(learned, card=replace(card, features=FeatureSpec(visual="mobilenetv2")))
-    model = Routed("m", learned, named=named, table=RouteTable((), (), (), (), ()))
-    both = Features({card.features: stored(1.0), named.card.features: stored(0.0)})
-    maps = predictions.maps_of(model, both, ["a", "b"], torch.zeros(2, 3, 7))
-    np.testing.assert_allclose(maps[:, 0, 0], [0.0, 0.75])
-    assert set(both.lost) == {"lost 1.0", "lost 0.0"}
+    model = Localizer("m", learned, named=named, table=SoundTable((0,), (1,)), class_names=NAMES)
+    film = np.zeros((3, 64, 64), np.uint8)
+    film[1, :32] = 99  # the upper half moves
+    stores = {card.features: stored(0.3), named.card.features: stored(0.0)}
+    both = Features(stores, {"a": film, "b": None}.get)
+    scenes = predictions.StoredScenes(both, ["a", "b"])
+    known = model.known(scenes, torch.zeros(2, 3, 1024))
+    assert known.recorded.tolist() == [True, False]
+    torch.testing.assert_close(known.noise, torch.full((2,), 0.3), atol=1e-3, rtol=0)
+    assert known.motion[0, 0, 0] > known.motion[0, -1, -1] == known.motion[1].max() == 0
+    weights = evidence.Weights((1.0, 1.0, 0.0, 9.0, 0.0), (0.0,) * 6)
+    monkeypatch.setattr(evidence, "read_weights", lambda: weights)
+    found = predictions.answers(model, both, ["a", "b"], torch.zeros(2, 3, 1024))
+    assert found[0].similarity.argmax() < 14 * 7 and found[0].score == 0.5
+    assert set(both.lost) == {"lost 0.3", "lost 0.0"}

@@ -11,7 +11,6 @@ from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_view, normalize
 from soundspot.inference.answer_graph import (
     AnswerGraph,
-    choose_route,
     resizing_matrix,
     write_answer_graph,
 )
@@ -19,24 +18,8 @@ from soundspot.inference.models import load
 from soundspot.inference.onnx_export import run_onnx
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.media.resizing import resize_frame
-from soundspot.model import routing
 
 MODEL = "soundspot-fast-v1+names"
-
-
-def test_a_route_in_tensors_is_that_in_numbers():
-    table = routing.RouteTable((0, 1), (2,), (3, 4), (5,), tuple("abcdef"))
-    rng = np.random.default_rng(0)
-    seen = set()
-    for scale in (0.05, 0.3, 1.0):
-        for scores in rng.random((37, 6)).astype(np.float32) * scale:
-            route = routing.choose_route(scores, table)
-            share, related, known = choose_route(torch.from_numpy(scores)[None], table)
-            assert share.item() == pytest.approx(route.share, abs=1e-5)
-            assert related.item() == (route.by == "related")
-            assert known.item() == (route.by != "unknown")
-            seen.add(route.by)
-    assert seen == {"learned", "related", "both", "named", "unknown"}
 
 
 def test_enlarging_by_a_product_is_that_of_the_encoders_view():

@@ -17,9 +17,9 @@ from soundspot.inference.models import LEARNED_MODEL, split_name
 from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.result import Localization
 from soundspot.media.clips import read_frame, read_waveform
+from soundspot.model.evidence import sound_table
 from soundspot.model.label_map import LabelMap, Thing
 from soundspot.model.methods.method import Method
-from soundspot.model.routing import Route, route_table
 
 NAMES = tuple(f"sound {k}" for k in range(521))
 LABELS = LabelMap((Thing("thing", (1,), (0,)),), learned=(0,))
@@ -52,9 +52,7 @@ def routed() -> Localizer:
     part = replace(part, given=part.encoders._replace(audio=Named()))
     card = replace(part.card, calibration={"threshold": -0.2})
     named = replace(part, method=Dark(), card=card)
-    return replace(
-        own, learned=part, class_names=NAMES, named=named, table=route_table(LABELS, NAMES)
-    )
+    return replace(own, learned=part, class_names=NAMES, named=named, table=sound_table(LABELS))
 
 
 def answer(model: Localizer, *sounds: np.ndarray) -> list[Localization]:
@@ -81,33 +79,24 @@ def test_all_maps_of_a_routed_model_have_its_grid() -> None:
     assert shapes == {(28, 28)}
 
 
-def test_each_sound_chooses_which_model_makes_its_map() -> None:
-    model = routed()
-    (known,) = answer(model, sound(0))
-    assert known.route is not None and known.route.by == "learned" and known.threshold == 0.1
-    assert known.similarity[0, -1] > known.similarity[0, 0]
-    kept, named, both = answer(model, sound(0), sound(1), sound(3))
-    np.testing.assert_array_equal(kept.similarity, known.similarity)
-    assert named.route == Route("named", 1.0, "sound 1") and named.threshold == -0.2
-    np.testing.assert_allclose(named.similarity, -known.similarity)
-    share = both.route.share
-    assert 0 < share < 1
-    np.testing.assert_allclose(both.similarity, (1 - 2 * share) * known.similarity, atol=1e-6)
-    assert both.threshold == pytest.approx(0.1 - 0.3 * share)
+def test_each_sound_decides_how_sure_each_part_is() -> None:
+    own, named, both = answer(routed(), sound(0), sound(1), sound(3))
+    assert own.shares.learned > both.shares.learned > named.shares.learned
+    assert named.shares.named > both.shares.named > own.shares.named == 0
+    assert sum(both.shares) == pytest.approx(1)
+    assert own.similarity[0, -1] > own.similarity[0, 0]
+    assert named.similarity[0, -1] < named.similarity[0, 0]  # the label map's is the negative
+    for found in (own, named, both):
+        assert found.threshold == 0.5 and 0 < found.score < 1 and found.similarity.min() == 0
 
 
-def test_an_unknown_sound_has_no_box_and_no_verdict() -> None:
+def test_between_doubt_and_threshold_it_cannot_be_told() -> None:
     found = routed().localize(picture(), sound(2))
-    assert found.box is None and found.verdict == "unknown" and found.strength < 1
-    assert found.summary()["route"] == {"by": "unknown", "share": 0.0, "sound": ""}
-    found.picture()
-
-
-def test_related_sounds_are_denied_less_easily_than_learned_ones() -> None:
-    model = routed()
-    table = replace(model.table, learned=(2,), related=(0,))
-    (related,) = answer(replace(model, table=table), sound(0))
-    assert related.route.by == "related" and 0 < related.threshold < model.threshold
+    doubtful = replace(found, doubt=found.score, threshold=found.score + 0.01)
+    assert doubtful.verdict == "unknown" and doubtful.box is None and doubtful.strength < 1
+    assert set(doubtful.summary()["evidence"]) == {"learned", "named", "neither"}
+    assert replace(doubtful, doubt=found.score + 0.001).verdict == "not visible"
+    doubtful.picture()
 
 
 def test_only_a_label_map_stands_after_the_plus() -> None:
@@ -123,9 +112,8 @@ def test_the_default_takes_its_own_map_of_a_bark() -> None:
     bark = read_waveform(weights.media("demo-dog-bark"))
     model = soundspot.load()
     found, alone = model.localize(frame, bark), soundspot.load(LEARNED_MODEL).localize(frame, bark)
-    assert found.route is not None and found.route.by == "learned"
-    np.testing.assert_array_equal(found.similarity, alone.similarity)
-    assert "encoders" not in vars(model.named), "not needed, not loaded"
+    assert found.shares.learned > 0.5 and found.verdict == "visible"
+    np.testing.assert_allclose(found.heat, alone.heat, atol=0.3)
     assert soundspot.model_names()[0] == model.name
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from soundspot.inference.moments import localize_best, loudest_of_parts, merit, 
 from soundspot.inference.result import Localization
 from soundspot.media import clips as media
 from soundspot.media.clips import write_jpeg
-from soundspot.model.routing import Route
+from soundspot.model.evidence import Shares
 
 TONE = 0.5 * np.sin(np.arange(8_000) / 7).astype(np.float32)  # half a second
 QUIET = np.zeros(8_000, np.float32)
@@ -86,25 +87,23 @@ def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_
     with media.opened(tmp_path / "v.mkv") as file:
         best = localize_best(model, file, file)
     assert best.at == 1.0 and best.verdict == "visible" and best.moments > 6
-    alone = soundspot.localize(tmp_path / "v.mkv", at=1.0, outline=False, model=model)
+    alone = soundspot.localize(tmp_path / "v.mkv", at=1.0, model=model)
     np.testing.assert_array_equal(best.similarity, alone.similarity)
     np.testing.assert_array_equal(best.waveform, alone.waveform)
 
 
-def found(score: float, route: Route | None, *labels: tuple[str, float]) -> Localization:
-    grid = np.full((4, 4), score, np.float32)
-    return Localization(grid, list(labels), "m", threshold=0.5, route=route)
+def test_what_is_far_below_the_loudest_is_no_candidate(tmp_path):
+    levels = [0.9, 0, 0, 0, 0.2, 0, 0, 0, 0.4, 0, 0, 0]
+    with media.opened(write(tmp_path / "v.mkv", [99] * 12, levels)) as file:
+        assert list(loudest_of_parts(file, 6.0, parts=3)) == [0, 2]
 
 
-def test_a_known_sound_with_a_lower_peak_is_better():
-    bark, typing = ("Bark", 0.4), ("Typing", 0.6)
-    learned, named = Route("learned", 0.0, "Bark"), Route("named", 1.0, "Typing")
-    dog = merit(found(0.3, learned, ("Animal", 0.9), bark))
-    assert dog == pytest.approx(0.4 * 0.3 / 0.5)
-    assert dog > merit(found(0.3, named, typing)) > 0
-    assert dog > merit(found(0.3, learned, ("Bark", 0.3)))
-    assert merit(found(0.9, Route("unknown", 0.0, ""))) == 0
-    assert merit(found(0.4, None)) == pytest.approx(0.8)
+def test_the_best_moment_is_the_one_whose_source_is_most_probably_visible():
+    grid = np.full((4, 4), 0.3, np.float32)
+    alone = Localization(grid, [("Bark", 0.4)], "m", threshold=0.5)
+    assert merit(alone) == pytest.approx(0.4 * 0.3 / 0.5)
+    assert merit(replace(alone, labels=[])) == pytest.approx(0.6)
+    assert merit(replace(alone, shares=Shares(0.7, 0.2, 0.1))) == pytest.approx(0.3)
 
 
 def test_a_silent_video_is_refused(tmp_path):

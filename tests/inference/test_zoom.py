@@ -139,7 +139,8 @@ def test_a_localizer_and_an_evaluation_make_the_same_maps():
     np.testing.assert_allclose(maps, np.stack(located), atol=2e-3)
     # The spot is 4 of 14 x 14 cells; enlarged, it is sharper than an enlarged map.
     once = replace(part, card=replace(card, second_look=0.0))
-    coarse = once.maps(Pictures([frames["spot"]]), f_a[1:2])
+    spot = Pictures([frames["spot"]])
+    coarse = once.maps(spot.features(once), f_a[1:2], spot)
     enlarged = join(coarse, {}, coarse[:0])[0]
     assert not np.allclose(enlarged, located[1], atol=0.05)
     truth = frames["spot"].mean(axis=2)
