@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-fast check docs fuzz mutants release format clean
+.PHONY: demo page test test-fast check docs fuzz mutants release format clean
 .DEFAULT_GOAL := demo
 
 demo: $(INSTALLED)  ## set up, fetch the encoders, localize a sound in a real photograph
@@ -19,6 +19,9 @@ test: $(INSTALLED)  ## the whole test suite, one process per core
 
 test-fast: $(INSTALLED)  ## for the edit loop: without the tests that are marked slow
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n auto -m "not slow"
+
+page: $(INSTALLED)  ## build the page for the browser into soundspot/page; needs npm
+	$(BIN)/python page/build.py
 
 fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0

@@ -26,10 +26,10 @@ from torch.nn import functional as F
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
+from soundspot.evaluation.benchmarks import annotated_scenes
 from soundspot.evaluation.metrics import truth_maps
 from soundspot.evaluation.predictions import StoredScenes
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.scenes import annotated_scenes
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import open_model
 from soundspot.media.sound import SOUND_SAMPLES, mix

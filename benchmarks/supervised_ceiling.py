@@ -21,11 +21,12 @@ from torch import nn
 
 from soundspot.data.pair_set import PairSet, draw_sounds
 from soundspot.encoders.views import IMAGENET_MEAN, IMAGENET_STD, random_view, view_generator
+from soundspot.evaluation.benchmarks import side_of
 from soundspot.evaluation.intervals import bootstrap
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
+from soundspot.evaluation.validation import cached_maps, pair_truths, validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig

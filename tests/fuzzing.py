@@ -213,7 +213,11 @@ class Reader:
     """A process that reads files, and is replaced if it hangs, dies or grows."""
 
     def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
         self.pool = multiprocessing.get_context("spawn").Pool(1)
+        self.pool.apply(int)  # until all is imported
 
     def read(self, name: str, path: Path) -> str:
         """Says "read", "refused", or what is wrong."""
@@ -224,7 +228,7 @@ class Reader:
             trouble = f"no answer in {SECONDS} s"
         if trouble:
             self.pool.terminate()
-            self.pool = multiprocessing.get_context("spawn").Pool(1)
+            self.start()
         return trouble or answer
 
 
@@ -246,6 +250,7 @@ def main() -> int:
     keep = Path(tempfile.mkdtemp(prefix="soundspot-fuzz-"))
     for first, name in enumerate(names):
         path, answers = make(name, keep / name), Counter[str]()
+        assert reader.read(name, path) == "read", f"the intact {name} is not read"
         whole = path.read_bytes()
         for number in range(first, given.count, len(names)):
             path.write_bytes(damage(whole, (given.seed, number), KINDS[name].text))

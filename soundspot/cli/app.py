@@ -15,6 +15,7 @@ from soundspot import __version__
 from soundspot.cli.evaluate import audit, complexity, evaluate, reproduce
 from soundspot.cli.localize import demo, localize
 from soundspot.cli.options import complain
+from soundspot.cli.page import page, serve
 from soundspot.cli.pairs import encode, pairs_app
 from soundspot.cli.prepare import prepare_app
 from soundspot.cli.train import export, export_onnx, recipes, tidy, train
@@ -32,7 +33,7 @@ app = App(
 for group in (pairs_app, prepare_app, weights_app):
     app.command(group)
 for verb in (
-    *(localize, demo),
+    *(localize, demo, serve, page),
     *(encode, recipes, train, tidy, export, export_onnx),
     *(evaluate, audit, reproduce, complexity),
 ):

@@ -37,6 +37,8 @@ def localize(
     sources: int = 1,
     fps_map: float | None = None,
     cycles: int | None = None,
+    outline: bool | None = None,
+    mask: Path | None = None,
     no_pictures: Flag = False,
     details: Flag = False,
     engine: EngineName | None = None,
@@ -68,6 +70,9 @@ def localize(
         sources: Separate up to this many sounds by time, and make a map of each.
         fps_map: Maps per second of a video. Default: 4.
         cycles: T of a model with a PCM. Default: the T it was trained with.
+        outline: Outline the thing that sounds. Default: yes, except in a whole video, where it
+            takes several times as long.
+        mask: Write the outlined thing to this picture, white on black.
         no_pictures: For a folder or list: write no pictures, to save time.
         details: Also print the numbers behind the answer.
         engine: For a folder or list: run on this machine (local) or on a Ray cluster (ray).
@@ -82,13 +87,14 @@ def localize(
         raise SoundspotError(f"{folders[0]} is a folder or list: pass it alone, or pass only files")
     if folders:
         given = {"--audio": audio, "--json": json, "--fps-map": fps_map, "--details": details}
-        given |= {"--sources": sources != 1, "--cycles": cycles}
+        given |= {"--sources": sources != 1, "--cycles": cycles, "--mask": mask}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
-        return _localize_folder(file, out, model, device, not no_pictures, at, engine, jobs)
+        shown = not no_pictures, outline is not False
+        return _localize_folder(file, out, model, device, shown, at, engine, jobs)
     given = {"--no-pictures": no_pictures, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
     options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
-    options["details"] = details
+    options |= {"details": details, "outline": outline, "mask": mask}
     return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
 
 
@@ -103,7 +109,7 @@ def _localize_folder(
     out: Path | None,
     model: str | None,
     device: str,
-    pictures: bool,
+    shown: tuple[bool, bool],
     at: Moment,
     engine: EngineName | None,
     jobs: int | None,
@@ -116,7 +122,7 @@ def _localize_folder(
     from soundspot.parallel.engines import Engine
 
     where = Engine(engine or "local", jobs)
-    job = BatchJob(source, out, model, pictures, at, where, device=device)
+    job = BatchJob(source, out, model, *shown, at, where, device=device)
     return 0 if run_batch(job, say) else 2
 
 
@@ -131,7 +137,8 @@ def _localize_files(
     if len(files) == 1:
         places = {files[0]: _place(files[0], out) if out is None or out.is_dir() else out}
     else:
-        refuse({"--fps-map": options["fps_map"]}, "applies to a single file")
+        only = {"--fps-map": options["fps_map"], "--mask": options["mask"]}
+        refuse(only, "applies to a single file")
         places = _places(files, out)
     jobs = [FileJob(file, out=place, **options) for file, place in places.items()]
     return 2 if run_file_jobs(jobs, load_model, say, complain) else 0

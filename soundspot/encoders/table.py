@@ -90,8 +90,10 @@ MEDIA = (
 
 def registry() -> dict[str, RegistryEntry]:
     """All weights and media by name; imports every encoder."""
+    from soundspot.encoders.mobile_sam import WEIGHTS  # which imports torch
+
     weights = [encoder.weights for encoder in ENCODERS.usable().values()]
-    return {entry.name: entry for entry in (*weights, *MEDIA)}
+    return {entry.name: entry for entry in (*weights, WEIGHTS, *MEDIA)}
 
 
 def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":

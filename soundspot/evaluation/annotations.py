@@ -1,17 +1,15 @@
-"""Read the published annotation files of each benchmark into items."""
+"""Read the published annotation files of a benchmark into items."""
 
 import csv
 import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from soundspot.common.config import parse_json
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpora.anysound import read_pairs
 from soundspot.data.manifest import Box
 from soundspot.evaluation.listening import Side
 
@@ -105,85 +103,6 @@ def avsbench(file: str, depth: int, folder: Path) -> list[BenchmarkItem]:
     return items
 
 
-def escvoc(split: str, folder: Path) -> list[BenchmarkItem]:
-    """A split of ESC-VOC: photographs of PASCAL VOC with sounds of ESC-50."""
-    boxes_of = _photographs(folder)
-    return [
-        BenchmarkItem(
-            id=PurePosixPath(row["image"]).stem,
-            frame=row["image"],
-            audio=row["sound"],
-            boxes=(boxes_of(row["image"]),),
-            cls=row["cls"],
-        )
-        for row in _rows(folder / "pairs.json", "split image sound cls")
-        if row["split"] == split
-    ]
-
-
-def escvoc_duets(split: str, folder: Path) -> list[BenchmarkItem]:
-    """Two photographs side by side, each squashed to half of the frame; one item per side."""
-    boxes_of = _photographs(folder)
-    columns = "split left right left_cls right_cls left_sound right_sound"
-    sides: tuple[tuple[Side, float], ...] = (("left", 0.0), ("right", 0.5))
-    items = []
-    for number, row in enumerate(_rows(folder / "duets.json", columns)):
-        if row["split"] != split:
-            continue
-        group = f"duet-{split}-{number:04d}"
-        for side, shift in sides:
-            boxes = tuple(
-                (shift + x1 / 2, y1, shift + x2 / 2, y2) for x1, y1, x2, y2 in boxes_of(row[side])
-            )
-            audio, cls = row[f"{side}_sound"], row[f"{side}_cls"]
-            items.append(BenchmarkItem(f"{group}-{side}", group, audio, (boxes,), cls, group, side))
-    return items
-
-
-def escvoc_hard(split: str, folder: Path) -> list[BenchmarkItem]:
-    """Its truth is only in its pair set, where the pictures are degraded."""
-    raise SoundspotError(
-        f"escvoc-hard has no annotation files, so {folder} is of no use: make its pair set with "
-        f"`soundspot prepare escvoc-hard` and name it as the pair set ({split} split)"
-    )
-
-
-def boxed(folder: Path) -> list[BenchmarkItem]:
-    """The truth of your own clips is only in their pair set."""
-    raise SoundspotError(
-        f"clips with boxes have no annotation files, so {folder} is of no use: make their pair set "
-        "with `soundspot prepare boxed` and name it with --data"
-    )
-
-
-def anysound(split: str, folder: Path) -> list[BenchmarkItem]:
-    """A half of anysound: photographs of things that ESC-VOC does not have, with their sounds."""
-    return [
-        BenchmarkItem(
-            id=PurePosixPath(image["file"]).stem,
-            frame=image["file"],
-            audio=sound["file"],
-            boxes=(_boxes(image["boxes"], folder / "images.json"),),
-            cls=image["cls"],
-        )
-        for image, sound in read_pairs(folder)
-        if image["split"] == split
-    ]
-
-
-def _photographs(folder: Path) -> Callable[[str], tuple[Box, ...]]:
-    """Looks up the boxes of a photograph of ESC-VOC."""
-    path = folder / "images.json"
-    known = {row["file"]: _boxes(row["boxes"], path) for row in _rows(path, "file boxes")}
-
-    def boxes_of(file: str) -> tuple[Box, ...]:
-        if file not in known:
-            raise SoundspotError(f"{path} has no boxes for {file}")
-        return known[file]
-
-    return boxes_of
-
-
 def _clip(id: str, boxes: Boxes, cls: str | None = None) -> BenchmarkItem:
     return BenchmarkItem(id=id, frame=id, audio=id, boxes=boxes, cls=cls)
 
@@ -257,12 +176,3 @@ def _text(path: Path) -> str:
         ) from error
     except OSError as error:
         raise SoundspotError(f"cannot read {path}: {error}") from error
-
-
-flickr_extended = partial(with_silent, flickr250, "flickr_test_plus_silent.csv")
-vggss_extended = partial(with_silent, vggss, "vggss_test_plus_silent.csv")
-vggss4692 = partial(vggss_subset, "vggss_test_4692.csv")
-vggss_heard = partial(vggss_subset, "vggss_heard_test.csv")
-vggss_unheard = partial(vggss_subset, "vggss_unheard_test.csv")
-avs_s4 = partial(avsbench, "s4_box.json", 3)
-avs_ms3 = partial(avsbench, "ms3_box.json", 2)

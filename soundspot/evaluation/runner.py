@@ -19,14 +19,22 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, rows
 from soundspot.evaluation.annotations import BenchmarkItem
-from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark, Flaws, find_benchmark, find_flaws
+from soundspot.evaluation.benchmarks import (
+    BENCHMARKS,
+    HARD,
+    NO_MEDIA,
+    Benchmark,
+    Flaws,
+    find_benchmark,
+    find_flaws,
+    find_scenes,
+)
 from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import RawMaps, Truths
 from soundspot.evaluation.predictions import Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
-from soundspot.evaluation.scenes import HARD, NO_MEDIA, OWN_SPLITS, find_scenes
 from soundspot.evaluation.source_detection import (
     WITH_MADE_NEGATIVES,
     SourceDetection,
@@ -124,7 +132,7 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
 def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | None:
     """The pair set with a benchmark's media; None if none is needed."""
     usual = DATA / ("escvoc-hard" if benchmark.name in HARD else benchmark.name.partition("-")[0])
-    is_default = benchmark.name in OWN_SPLITS and usual.is_dir()
+    is_default = benchmark.split is not None and usual.is_dir()
     if data := request.data or (usual if is_default else None):
         return PairSet.open(data)
     if request.models:
@@ -197,7 +205,7 @@ def _refuse_learned(
     benchmark: Benchmark, pairs: PairSet | None, scenes: Sequence[BenchmarkItem]
 ) -> None:
     """Refuse to score on clips that the pair set has for training or validation."""
-    if pairs is None or benchmark.name in OWN_SPLITS:
+    if pairs is None or benchmark.split is not None:
         return
     learned = {pair.id for pair in pairs.pairs if pair.split in ("train", "val")}
     if shared := [scene.id for scene in scenes if scene.id in learned]:

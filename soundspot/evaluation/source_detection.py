@@ -21,12 +21,12 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import annotated_scenes
 from soundspot.evaluation.listening import Extended, extended
 from soundspot.evaluation.metrics import PerPair, RawMaps, truth_maps
 from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN
-from soundspot.evaluation.scenes import annotated_scenes
 from soundspot.inference.localizer import Localizer
 
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.evaluation import predictions
-from soundspot.evaluation.listening import Side, peak_on_side
+from soundspot.evaluation.benchmarks import side_of
+from soundspot.evaluation.listening import peak_on_side
 from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
 from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
@@ -50,13 +51,6 @@ def pair_truths(pairs: Sequence[Pair]) -> Truths:
     """Consensus maps: the union of a single annotator's boxes, or two votes among several."""
     several = any(len(pair.boxes or ()) > 1 for pair in pairs)
     return truth_maps([pair.boxes or () for pair in pairs], needed=2 if several else 1)
-
-
-def side_of(pair: Pair) -> Side:
-    """The half of a duet's frame that contains the sounding object."""
-    boxes = [box for annotator in pair.boxes or () for box in annotator]
-    middle = np.mean([(box[0] + box[2]) / 2 for box in boxes])
-    return "left" if middle < 0.5 else "right"
 
 
 def _sound(pair: Pair) -> str:

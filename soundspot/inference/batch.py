@@ -54,7 +54,7 @@ ABOUT = "localize.json"
 LINES = "localizations.jsonl"
 PICTURE = "-soundspot.png"
 FileAnswer = tuple[Path, Localization | SoundspotError]
-KEPT = ("at", "width", "height", "box", "score", "verdict", "caption", "evidence", "labels")
+KEPT = ("at", "width", "height", "box", "mask", "score", "verdict", "caption", "evidence", "labels")
 FORMAT = 3  # raise it when the same files and model would give other results
 
 
@@ -68,6 +68,7 @@ class BatchJob:
         out: Folder for the results.
         model: As `load` accepts it.
         pictures: Write a picture per file.
+        outline: Outline what sounds.
         at: The moment of every video, as `localize` takes it.
         engine: Where the work is done.
         per_shard: Files per shard.
@@ -78,6 +79,7 @@ class BatchJob:
     out: Path
     model: str | None = None
     pictures: bool = True
+    outline: bool = True
     at: At = "best"
     engine: Engine = field(default_factory=Engine)
     per_shard: int = PER_SHARD
@@ -119,11 +121,13 @@ def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
         job = replace(job, engine=SERIAL)  # processes would only wait for each other on one GPU
     digest = localizer.digest
     about = {"format": FORMAT, "weights": digest, "pictures": job.pictures, "at": job.at}
+    about["outline"] = job.outline
     notes = {"model": localizer.name, "trained": localizer.card.trained}
     notes["threshold"] = localizer.threshold
     del localizer  # every process loads it again
     with _locked(job.out, about, notes):
-        load_there = partial(_load, model, job.device, digest, root, job.pictures, job.at)
+        how = job.pictures, job.at, job.outline
+        load_there = partial(_load, model, job.device, digest, root, how)
         counts = _join(job.out, _write_shards(job, items, load_there))
     done = counts.pop("", 0)
     faults = "".join(f", {count} {fault}" for fault, count in sorted(counts.items()))
@@ -171,7 +175,7 @@ def _inside(name: PurePath) -> str:
 
 
 def _load(
-    model: str | None, device: str, digest: str, root: Path, pictures: bool, at: At
+    model: str | None, device: str, digest: str, root: Path, how: tuple[bool, At, bool]
 ) -> Callable[[BatchItem], ItemResult]:
     """Load the model in a process; it must be the same on every machine."""
     localizer = load(model, device)
@@ -179,11 +183,11 @@ def _load(
         raise SoundspotError(
             f"{platform.node()} has a different {localizer.name}: all machines need the same"
         )
-    return partial(localize_one, localizer, root, pictures, at)
+    return partial(localize_one, localizer, root, *how)
 
 
 def localize_one(
-    localizer: Localizer, root: Path, pictures: bool, at: At, item: BatchItem
+    localizer: Localizer, root: Path, pictures: bool, at: At, outline: bool, item: BatchItem
 ) -> ItemResult:
     """Localize a file, named relative to root, or say why it cannot be done."""
     path, audio = root / item.name, root / item.audio if item.audio else None
@@ -192,7 +196,7 @@ def localize_one(
             check_visible(file)
     try:
         with torch_threads(1):  # the last bits of a sum may depend on the number of threads
-            result = localize(path, audio, at=at, model=localizer)
+            result = localize(path, audio, at=at, outline=outline, model=localizer)
     except MediaError as error:  # anything else is a fault of ours, not of the file
         return _failed(item, str(error).replace(f"{root}{os.sep}", ""), error.code)
     summary = result.summary()
@@ -308,6 +312,7 @@ def localize_files(
     paths: Iterable[str | Path],
     *,
     at: At = "best",
+    outline: bool = True,
     model: str | None = None,
     device: str = AUTO,
     jobs: int | None = None,
@@ -318,6 +323,7 @@ def localize_files(
     Args:
         paths: Videos with sound; read as results are taken, so there may be millions.
         at: As `localize` takes it.
+        outline: As `localize` takes it.
         model: As `load` takes it.
         device: As `load` takes it.
         jobs: Number of processes. Default: one per core, or one on a GPU.
@@ -333,21 +339,24 @@ def localize_files(
     name = absolute_name(model)
     on_gpu = open_model(name, device).device.type != "cpu"
     engine = SERIAL if on_gpu and jobs is None else Engine("local", jobs)
-    load_there = partial(_load_worker, name, device, at, keep_frames)
+    how = {"at": at, "outline": outline}
+    load_there = partial(_load_worker, name, device, how, keep_frames)
     items = (Path(path) for path in paths)
     return map_loaded(load_there, items, engine, _crashed)
 
 
 def _load_worker(
-    model: str | None, device: str, at: At, keep_frames: bool
+    model: str | None, device: str, how: Mapping[str, Any], keep_frames: bool
 ) -> "partial[FileAnswer]":
-    return partial(_answer_one, load(model, device), at, keep_frames)
+    return partial(_answer_one, load(model, device), how, keep_frames)
 
 
-def _answer_one(localizer: Localizer, at: At, keep_frames: bool, path: Path) -> FileAnswer:
+def _answer_one(
+    localizer: Localizer, how: Mapping[str, Any], keep_frames: bool, path: Path
+) -> FileAnswer:
     try:
         with torch_threads(1):  # the last bits of a sum may depend on the number of threads
-            result = localize(path, at=at, model=localizer)
+            result = localize(path, model=localizer, **how)
     except SoundspotError as error:
         return path, error
     if keep_frames:

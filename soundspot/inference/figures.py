@@ -106,7 +106,7 @@ def _image_layer(heat: Heat, strength: float) -> Image.Image:
 
 def triptych(
     frame: Picture,
-    heat: Heat,
+    heat: Float32[np.ndarray, "_h _w"],
     waveform: Waveform,
     *,
     box: PixelBox | None = None,
@@ -125,12 +125,12 @@ def triptych(
     footer in small print below the frame. An untrained model is stamped on the picture: its map
     means nothing. `strength` is the map's opacity.
     """
-    height, width = heat.shape
+    height, width = frame.shape[:2]
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
     size = max(1, round(width * scale)), max(1, round(height * scale))
     small = np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BICUBIC))
     small_heat = np.asarray(Image.fromarray(heat).resize(size, Image.Resampling.BILINEAR))
-    place = _scale_box(box, heat, size)
+    place = _scale_box(box, frame, size)
     hot = Image.fromarray(overlay(small, np.clip(small_heat, 0, 1), place, strength))
     if not trained:
         _stamp(hot)
@@ -186,10 +186,10 @@ def stamp_strip(height: int, width: int) -> Page:
     return np.asarray(strip)
 
 
-def _scale_box(box: PixelBox | None, heat: np.ndarray, size: tuple[int, int]) -> PixelBox | None:
+def _scale_box(box: PixelBox | None, frame: Picture, size: tuple[int, int]) -> PixelBox | None:
     if box is None:
         return None
-    x, y = size[0] / heat.shape[1], size[1] / heat.shape[0]
+    x, y = size[0] / frame.shape[1], size[1] / frame.shape[0]
     x1, y1 = min(int(box[0] * x), size[0] - 1), min(int(box[1] * y), size[1] - 1)
     return x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))
 

@@ -41,6 +41,8 @@ class FileJob:
         sources: How many sounds to separate.
         fps_map: Maps per second of a video.
         details: Whether to print the numbers behind the answer.
+        outline: Whether to outline what sounds; None does so in pictures, not in videos.
+        mask: Picture to write the mask to, white where it sounds.
     """
 
     file: Path
@@ -51,6 +53,8 @@ class FileJob:
     sources: int = 1
     fps_map: float | None = None
     details: bool = False
+    outline: bool | None = None
+    mask: Path | None = None
 
 
 def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, complain: Say) -> int:
@@ -105,6 +109,10 @@ def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
     video = is_video_name(job.out)
     if video and (job.at != "best" or job.sources != 1):
         raise SoundspotError("a video shows every moment and sound: ask for a picture of one")
+    if job.mask is not None:
+        outputs.check_picture(job.mask, [*given, job.out])
+    if job.mask is not None and (video or job.outline is False or job.sources != 1):
+        raise SoundspotError("a mask is that of one picture with its outline")
     if job.fps_map is not None and not video:
         endings = ", ".join(FORMATS)
         raise SoundspotError(f"maps per second are for videos, whose names end in {endings}")
@@ -136,11 +144,16 @@ def _make_picture(
     from soundspot.inference.files import localize, localize_sources
 
     if job.sources != 1:
-        results = localize_sources(picture, sound, count=job.sources, model=localizer)
+        results = localize_sources(
+            picture, sound, count=job.sources, outline=job.outline is not False, model=localizer
+        )
     else:
         audio = None if job.audio is None else sound
-        results = [localize(picture, audio, at=job.at, model=localizer)]
+        outline = job.outline is not False
+        results = [localize(picture, audio, at=job.at, outline=outline, model=localizer)]
     figures.write_picture(job.out, figures.stack([result.picture() for result in results]))
+    if job.mask is not None:
+        results[0].save_mask(job.mask)
     return results
 
 
@@ -176,6 +189,7 @@ def _whole_video(
             job.out,
             audio=sound,
             maps_per_second=rate,
+            outline=bool(job.outline),
             note=note,
         )
     if job.json != STANDARD_OUTPUT:

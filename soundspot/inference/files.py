@@ -1,10 +1,14 @@
 """The answer for one file: what `soundspot.localize` does."""
 
+import logging
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import torch
+
+from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import load
 from soundspot.inference.moments import (
@@ -14,6 +18,7 @@ from soundspot.inference.moments import (
     localize_best,
     loudest_moment,
 )
+from soundspot.inference.outlines import load_outliner
 from soundspot.inference.result import Localization
 from soundspot.media.clips import (
     Clip,
@@ -29,12 +34,15 @@ from soundspot.parallel.devices import AUTO
 At = float | Literal["best", "middle"]  # a moment of a video
 Model = str | Path | Localizer | None
 
+log = logging.getLogger(__name__)
+
 
 def localize(
     path: Media,
     audio: Media | None = None,
     *,
     at: At = "best",
+    outline: bool = True,
     model: Model = None,
     device: str = AUTO,
 ) -> Localization:
@@ -45,6 +53,7 @@ def localize(
         audio: A sound file; required with an image, replaces the sound of a video.
         at: Seconds into the video, its "best" moment or, much faster, its "middle". With an image,
             seconds into the sound, its loudest part or its middle.
+        outline: Outline the thing that sounds, which takes about as long as localizing it.
         model: As `load` takes it, or a loaded model. Default: the best that ships; it is kept for
             the next call.
         device: As `load` takes it.
@@ -59,7 +68,8 @@ def localize(
         sound.info.require_sound()
         moving = picture.info.kind == "video"
         if at == "best" and moving:
-            return localize_best(localizer, picture, sound)
+            best = localize_best(localizer, picture, sound)
+            return add_mask(best, localizer.device) if outline else best
         if at == "best":  # a photograph has one moment, and of its sound the loudest is heard
             loudest = loudest_moment(sound)
             span = heard_span(sound, loudest.at)
@@ -70,7 +80,20 @@ def localize(
         times = [clip.at] if moving and clip.at is not None else []
         films = films_around(localizer, picture, times)
     (result,) = localizer.localize_batch([clip.frame], [clip.waveform], films=films)
-    return replace(result, at=clip.at if moving else None, heard=clip.heard)
+    result = replace(result, at=clip.at if moving else None, heard=clip.heard)
+    return add_mask(result, localizer.device) if outline else result
+
+
+def add_mask(result: Localization, device: torch.device) -> Localization:
+    """Outline what sounds, if it is in the picture; without the weights, the map has to serve."""
+    if result.verdict != "visible" or result.frame is None:
+        return result
+    try:
+        outliner = load_outliner(device)
+    except SoundspotError as error:
+        log.warning("no outline: %s", error)
+        return result
+    return replace(result, mask=outliner.outline(outliner.see(result.frame), result.similarity))
 
 
 def localize_sources(
@@ -78,6 +101,7 @@ def localize_sources(
     audio: Media | None = None,
     *,
     count: int = 2,
+    outline: bool = True,
     model: Model = None,
     device: str = AUTO,
 ) -> list[Localization]:
@@ -90,6 +114,7 @@ def localize_sources(
         path: A video, or an image.
         audio: A sound file; required with an image, replaces the sound of a video.
         count: How many events at most, the most salient first; there may be fewer.
+        outline: As `localize` takes it.
         model: As `localize` takes it.
         device: As `load` takes it.
     """
@@ -104,16 +129,17 @@ def localize_sources(
         times = [event.at for event in events]
         frames, films = read_frames(picture, times), films_around(localizer, picture, times)
         moving = picture.info.kind == "video"
-    results = localizer.localize_batch(frames, heard, films=films)
-    return [
+    answers = localizer.localize_batch(frames, heard, films=films)
+    results = [
         replace(
             result,
             at=event.at if moving else None,
             span=(event.start, event.end),
             heard=(event.middle - event.heard / 2, event.middle + event.heard / 2),
         )
-        for event, result in zip(events, results, strict=True)
+        for event, result in zip(events, answers, strict=True)
     ]
+    return [add_mask(result, localizer.device) for result in results] if outline else results
 
 
 def _loaded(model: Model, device: str) -> Localizer:

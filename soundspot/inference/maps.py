@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32
+from jaxtyping import Bool, Float32, Int
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
@@ -49,19 +49,35 @@ def hot_box(heat: Float32[np.ndarray, "height width"]) -> PixelBox | None:
 
 
 def largest_region(mask: Bool[np.ndarray, "height width"]) -> PixelBox | None:
-    """The box around the largest 4-connected region; of equal ones, the first in reading order.
+    """The box around the largest 4-connected region; of equal ones, the first in reading order."""
+    labels = label_regions(mask)
+    sizes = np.bincount(labels.ravel())
+    return box_around(labels == sizes[1:].argmax() + 1) if len(sizes) > 1 else None
+
+
+def box_around(mask: Bool[np.ndarray, "height width"]) -> PixelBox | None:
+    """The box around all of a mask; None if it is empty."""
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    if len(rows) == 0:
+        return None
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
+def label_regions(mask: Bool[np.ndarray, "height width"]) -> Int[np.ndarray, "height width"]:
+    """The number of each pixel's 4-connected region, 1 and up in reading order; 0 outside.
 
     Every row is cut into runs, and runs that touch from one row to the next are joined.
     """
     edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     rows, starts = np.nonzero(edges == 1)
     ends = np.nonzero(edges == -1)[1]
-    if len(rows) == 0:
-        return None
-    regions = _join_runs(rows.tolist(), starts.tolist(), ends.tolist())
-    member = regions == np.bincount(regions, weights=ends - starts).argmax()
-    x1, x2, ys = starts[member].min(), ends[member].max(), rows[member]
-    return int(x1), int(ys.min()), int(x2), int(ys.max()) + 1
+    first = _join_runs(rows.tolist(), starts.tolist(), ends.tolist())
+    numbers = np.unique(first, return_inverse=True)[1] + 1
+    # Along a row, the number is added where a run begins and taken back where it ends.
+    steps = np.zeros((mask.shape[0], mask.shape[1] + 1), np.int64)
+    np.add.at(steps, (rows, starts), numbers)
+    np.add.at(steps, (rows, ends), -numbers)
+    return steps.cumsum(axis=1)[:, :-1]
 
 
 def _join_runs(rows: list[int], starts: list[int], ends: list[int]) -> NDArray[np.intp]:
@@ -82,7 +98,7 @@ def _join_runs(rows: list[int], starts: list[int], ends: list[int]) -> NDArray[n
             first, second = sorted((find(run), find(other)))
             parent[second] = first
             other += 1
-    return np.array([find(run) for run in range(len(rows))])
+    return np.array([find(run) for run in range(len(rows))], np.intp)
 
 
 # --- zooming in on small things ---

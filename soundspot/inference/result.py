@@ -11,13 +11,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float32, UInt8
+from jaxtyping import Bool, Float32, UInt8
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.inference import figures, outputs
-from soundspot.inference.maps import CONTOUR_LEVEL, PixelBox, hot_box, map_heat, resize_map
+from soundspot.inference.maps import (
+    CONTOUR_LEVEL,
+    PixelBox,
+    box_around,
+    hot_box,
+    map_heat,
+    resize_map,
+)
+from soundspot.inference.outlines import Polygon, glow, polygons, run_lengths
 from soundspot.model.evidence import Shares
 
 Verdict = Literal["visible", "not visible", "unknown"]
@@ -64,6 +72,7 @@ class Localization:
         moments: How many moments of a video were compared to choose this one.
         keep_frame: Whether a pickled result holds frame and waveform.
         size: Height and width of the frame; known even if the frame was left out.
+        mask: The pixels of the thing that sounds, if it was outlined.
     """
 
     similarity: Float32[np.ndarray, "h w"] = field(repr=False)
@@ -81,6 +90,7 @@ class Localization:
     moments: int = 1
     keep_frame: bool = False
     size: tuple[int, int] | None = None
+    mask: Bool[np.ndarray, "height width"] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """The size of the frame outlives it."""
@@ -119,11 +129,19 @@ class Localization:
 
     @property
     def box(self) -> PixelBox | None:
-        """x1, y1, x2, y2 in pixels around the largest region of heat of at least one half.
+        """x1, y1, x2, y2 in pixels around the mask or, without one, around the largest hot region.
 
-        x2 and y2 are exclusive. None unless the verdict is "visible", or if the map is flat.
+        Hot is heat of at least one half; x2 and y2 are exclusive. None unless the verdict is
+        "visible", or if the map is flat.
         """
-        return hot_box(self.heat) if self.verdict == "visible" else None
+        if self.verdict != "visible":
+            return None
+        return hot_box(self.heat) if self.mask is None else box_around(self.mask)
+
+    @property
+    def outline(self) -> list[Polygon]:
+        """The borders of the mask, x and y in pixels; holes run the other way round."""
+        return [] if self.mask is None else polygons(self.mask)
 
     @property
     def strength(self) -> float:
@@ -141,8 +159,12 @@ class Localization:
             raise SoundspotError(
                 "this result was stored without its frame: localize it again", "no-picture"
             )
-        heat = self.heat if scale is None else map_heat(self.map, *scale)
-        box = self.box if scale is None or self.box is None else hot_box(heat)
+        heat, box = self.heat, self.box
+        if scale is not None:
+            heat = map_heat(self.map, *scale)
+            box = box and hot_box(heat)
+        elif self.mask is not None:
+            heat = glow(self.mask, self.similarity)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
         return figures.triptych(
             self.frame,
@@ -172,6 +194,13 @@ class Localization:
         """Write the picture; the suffix of the path names its format."""
         figures.write_picture(Path(path), self.picture())
 
+    def save_mask(self, path: str | Path) -> None:
+        """Write the mask as a picture, white where it sounds; black if there is none."""
+        mask = (
+            np.zeros(self.size or self.similarity.shape, bool) if self.mask is None else self.mask
+        )
+        figures.write_picture(Path(path), Image.fromarray(mask))
+
     def save_json(self, path: str | Path) -> None:
         """Write the summary as JSON."""
         outputs.check_file(Path(path))
@@ -193,6 +222,7 @@ class Localization:
             "evidence": None if self.shares is None else self.shares._asdict(),
             "threshold": self.threshold,
             "box": None if self.box is None else list(self.box),
+            "mask": None if self.mask is None else run_lengths(self.mask),
             "labels": [{"name": name, "score": score} for name, score in self.labels],
             "map": {
                 "min": float(self.map.min()),

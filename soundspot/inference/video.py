@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import av
 import numpy as np
@@ -32,6 +32,7 @@ from soundspot.inference.figures import COLOR_KEPT, LUMA_KEPT, heat_layer
 from soundspot.inference.localizer import Localizer, Pictures
 from soundspot.inference.maps import map_heat, resize_map
 from soundspot.inference.moments import QUIET
+from soundspot.inference.outlines import Outliner, Seen, glow, load_outliner
 from soundspot.inference.result import Localization
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
@@ -57,6 +58,8 @@ LARGEST = 960  # pixels of the longer side of the output; more would slow down t
 LAYER = 480  # pixels of the longer side at which heat is drawn; larger pictures enlarge it
 DRAWN_AHEAD = 3  # pictures that are drawn while others are encoded
 SILENCE = "Silence."
+SCENE_SECONDS = 1.0  # how long one encoded picture serves for outlines
+SCENE_CHANGE = 12.0  # gray levels by which it may differ from those after it
 
 Grid = Float32[np.ndarray, "h w"]
 T = TypeVar("T")
@@ -110,6 +113,7 @@ def render_video(
     *,
     audio: Media | None = None,
     maps_per_second: float = MAPS_PER_SECOND,
+    outline: bool = False,
     note: Callable[[VideoMoment], object] = lambda moment: None,
 ) -> Rendered:
     """Write a video with a moving heat map over it; memory does not grow with its length.
@@ -120,6 +124,7 @@ def render_video(
         out: The video to write: .mp4, .mov, .mkv or .webm.
         audio: A sound file that replaces the video's sound.
         maps_per_second: How often to make a map; pictures in between show interpolated maps.
+        outline: Outline what sounds, which takes several times as long.
         note: Called with every moment that a map was made of.
 
     Example:
@@ -140,7 +145,8 @@ def render_video(
         seconds = video.info.duration or 0.0
         inputs = [video.info.path, sound.info.path]
         outputs.check_file(Path(out), inputs, "video", writing.FORMATS)
-        maps = smooth_maps(localizer, video, sound, maps_per_second, count)
+        outliner = load_outliner(localizer.device) if outline else None
+        maps = smooth_maps(localizer, video, sound, maps_per_second, count, outliner)
 
         trained = localizer.card.trained
 
@@ -187,6 +193,7 @@ def smooth_maps(
     sound: Media,
     rate: float,
     note: Callable[[VideoMoment], object] = lambda moment: None,
+    outliner: Outliner | None = None,
 ) -> Iterator[SmoothedMap]:
     """The maps of a video at a steady rate, each blended with those just before it.
 
@@ -195,6 +202,7 @@ def smooth_maps(
     """
     keep = math.exp(-1 / (rate * MEMORY))
     mean: Grid | None = None
+    scene: Scene | None = None
     strength = 0.0
     ticks = (k / rate for k in itertools.count())
     sounds = iter_windows(sound, ticks, (SOUND_SECONDS, NOW))
@@ -209,8 +217,33 @@ def smooth_maps(
         (found,) = localizer.answer(Pictures([frame], [film]), localizer.hear([windows[0]]))
         note(VideoMoment(at, found))
         s, aim = found.similarity, found.strength
+        if outliner is not None:
+            if scene is None or not scene.shows(at, frame):
+                scene = Scene(at, frame, outliner.see(frame))
+            s = _outlined(outliner, scene, found)
         mean, strength = (s, aim) if mean is None else blend(mean, strength, s, aim, keep)
         yield SmoothedMap(at, mean, strength, (found.caption,))
+
+
+class Scene(NamedTuple):
+    """A picture that stands for all of the next second that look like it."""
+
+    at: float
+    frame: AnyPicture
+    seen: Seen
+
+    def shows(self, at: float, frame: AnyPicture) -> bool:
+        """Whether a later picture is nearly the same."""
+        step = max(1, max(frame.shape) // 64)
+        now, then = (picture[::step, ::step].astype(np.int16) for picture in (frame, self.frame))
+        return at - self.at < SCENE_SECONDS and float(np.abs(now - then).mean()) < SCENE_CHANGE
+
+
+def _outlined(outliner: Outliner, scene: Scene, found: Localization) -> Grid:
+    """The map of a moment, or the glow of what sounds; both on one grid, so that they blend."""
+    s, size = found.similarity, at_most(LAYER, *scene.seen.size)
+    mask = outliner.outline(scene.seen, s) if found.verdict == "visible" else None
+    return resize_map(map_heat(s) if mask is None else glow(mask, s), *size)
 
 
 def blend(mean: Grid, strength: float, s: Grid, aim: float, keep: float) -> tuple[Grid, float]:

@@ -78,12 +78,11 @@ def open_container(path: Path) -> Iterator[InputContainer]:
             is_mp4 = file.read(8)[4:] == b"ftyp"
         why = "it is cut short: its index (moov) is missing" if is_mp4 else error.strerror
         raise MediaError(f"{path} is not a readable image, sound or video ({why})") from error
-    for stream in container.streams.video:
-        if stream.codec_context is not None:
-            stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
     try:
         for stream in container.streams.video:
-            check_size(path, stream.width or 0, stream.height or 0)
+            if stream.codec_context is not None:  # an unknown codec has no decoder and no size
+                stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
+                check_size(path, stream.width or 0, stream.height or 0)
         with explain(f"{path} is cut short or damaged"):
             yield container
     except HangError:  # the decoder is still at work

@@ -68,9 +68,10 @@ def refused(capsys, *arguments: str) -> str:
 
 
 def test_a_video_becomes_a_picture(capsys, tmp_path, video, model):
-    out = tmp_path / "where.png"
-    assert main(["localize", video, "-o", str(out), "--model", model]) == 0
+    out, mask = tmp_path / "where.png", tmp_path / "mask.png"
+    assert main(["localize", video, "-o", str(out), "--mask", str(mask), "--model", model]) == 0
     assert Image.open(out).width > 700
+    assert Image.open(mask).size == FRAME.shape[1::-1]
     captured = capsys.readouterr()
     assert str(out) in captured.out
     assert captured.err == ""
@@ -340,6 +341,14 @@ def test_options_that_do_not_apply(capsys, tmp_path, video):
         assert words[0] in refused(capsys, "localize", str(tmp_path), *words)
     refused(capsys, "localize", str(tmp_path))
     assert "--no-pictures" in refused(capsys, "localize", video, "--no-pictures")
+    mask = ["--mask", str(tmp_path / "mask.png")]
+    assert "--mask" in refused(capsys, "localize", str(tmp_path), *mask)
+    assert "--mask" in refused(capsys, "localize", video, video, *mask)
+    for words in (["--no-outline"], ["--sources", "2"], ["-o", str(tmp_path / "a.mp4")]):
+        refused(capsys, "localize", video, *mask, *words)
+    refused(capsys, "localize", video, "--mask", video)
+    refused(capsys, "localize", video, "-o", mask[1], *mask)
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
 def test_an_interruption_is_one_word(capsys, tmp_path, video, monkeypatch):

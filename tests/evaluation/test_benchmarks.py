@@ -1,13 +1,22 @@
 import json
 
-import numpy as np
 import pytest
 
 from soundspot.common.errors import SoundspotError
+from soundspot.data.pair_set import Pair
 from soundspot.evaluation.annotations import BenchmarkItem
-from soundspot.evaluation.benchmarks import BENCHMARKS, find_flaws, load_benchmark
+from soundspot.evaluation.benchmarks import (
+    BENCHMARKS,
+    NO_MEDIA,
+    Benchmark,
+    find_flaws,
+    find_scenes,
+    load_benchmark,
+    side_of,
+)
 from soundspot.evaluation.metrics import box_pixels
 
+BOX = ((0.25, 0.25, 0.75, 0.75),)
 VGGSS = [
     {"file": "aaaaaaaaaaa_000001", "class": "dog barking", "bbox": [[0.1, 0.2, 0.5, 0.6]]},
     {"file": "bbbbbbbbbbb_000002", "class": "cello", "bbox": [[0.5, 0.3, -2.9e16, 0.9]]},
@@ -106,49 +115,6 @@ def test_avsbench_keeps_whole_pixels(tmp_path):
     assert find_flaws([item]).empty == (item.id,)
 
 
-@pytest.fixture
-def escvoc(tmp_path):
-    images = [
-        {"file": "cat_test_1.jpg", "boxes": [[0, 0.5, 1, 1]]},
-        {"file": "dog_test_2.jpg", "boxes": [[0.5, 0, 1, 1], [0, 0, 0.25, 0.5]]},
-    ]
-    pair = {"image": "cat_test_1.jpg", "sound": "s.flac", "cls": "cat"}
-    duet = {
-        "left": "cat_test_1.jpg",
-        "right": "dog_test_2.jpg",
-        "left_cls": "cat",
-        "right_cls": "dog",
-        "left_sound": "l.flac",
-        "right_sound": "r.flac",
-    }
-    write(tmp_path, "images.json", images)
-    write(tmp_path, "pairs.json", [pair | {"split": "val"}, pair | {"split": "test"}])
-    write(tmp_path, "duets.json", [duet | {"split": "val"}, duet | {"split": "test"}])
-    return tmp_path
-
-
-def test_escvoc_pairs(escvoc):
-    (item,) = read("escvoc", escvoc)
-    boxes = (((0.0, 0.5, 1.0, 1.0),),)
-    assert item == BenchmarkItem("cat_test_1", "cat_test_1.jpg", "s.flac", boxes, "cat")
-
-
-def test_each_side_of_a_duet_is_an_item(escvoc):
-    left, right = read("escvoc-duets", escvoc)
-    assert (left.id, right.id) == ("duet-test-0001-left", "duet-test-0001-right")
-    assert left.group == right.group == left.frame == "duet-test-0001"
-    assert (left.side, left.audio, left.cls) == ("left", "l.flac", "cat")
-    assert (right.side, right.audio, right.cls) == ("right", "r.flac", "dog")
-    assert left.boxes == (((0.0, 0.5, 0.5, 1.0),),)
-    assert right.boxes == (((0.75, 0.0, 1.0, 1.0), (0.5, 0.0, 0.625, 0.5)),)
-
-
-def test_a_photograph_without_boxes_is_named(escvoc):
-    write(escvoc, "images.json", [])
-    with pytest.raises(SoundspotError):
-        read("escvoc", escvoc)
-
-
 def test_a_benchmark_is_all_of_it(tmp_path):
     write(tmp_path, "vggss.json", VGGSS)
     with pytest.raises(SoundspotError):
@@ -181,36 +147,40 @@ def test_bad_files_are_one_sentence(tmp_path, content):
         load_benchmark("vggss", tmp_path)
 
 
-def test_missing_files_and_unknown_names(tmp_path):
+@pytest.mark.parametrize("name", ["vggss", "vgss", "escvoc-hard"])
+def test_missing_files_and_unknown_names(tmp_path, name):
     with pytest.raises(SoundspotError):
-        load_benchmark("vggss", tmp_path)
-    with pytest.raises(SoundspotError):
-        load_benchmark("vgss", tmp_path)
+        load_benchmark(name, tmp_path)
 
 
-SOUNDER = ("vggss-verified", "vggss-offscreen", "vggss-single")
-ELSEWHERE = (
-    "boxed",
-    "realclips",
-    "twoclass",
-    "anysound-heldout",
-    "escvoc-hard",
-    "escvoc-hard-val",
-    *SOUNDER,
-)
+def test_media_are_found_by_id(monkeypatch, tmp_path, tiny_pairs):
+    items = [BenchmarkItem(id, id, id, (BOX,)) for id in ("val-0", "elsewhere")]
+    items.append(BenchmarkItem("val-1+val-2", "val-1", "val-2", ()))
+    toy = Benchmark("toy", "Toy", 3, lambda folder: items)
+    monkeypatch.setitem(BENCHMARKS, "toy", toy)
+    scenes, missing = find_scenes(toy, tiny_pairs, tmp_path)
+    assert missing == {"elsewhere": NO_MEDIA}
+    assert [(scene.frame, scene.audio) for scene in scenes] == [
+        ("frames/val-0.jpg", "sounds/val-0.flac"),
+        ("frames/val-1.jpg", "sounds/val-2.flac"),
+    ]
+    assert find_scenes(toy, None, tmp_path)[1] == {}
 
 
-def test_a_benchmark_that_is_only_a_pair_set_says_how_to_make_it(tmp_path):
-    with pytest.raises(SoundspotError):
-        load_benchmark("escvoc-hard", tmp_path)
+def test_the_side_of_a_duet_is_where_the_boxes_are():
+    right = Pair("a", "f", "s", "duets-val", boxes=(((0.5, 0.0, 0.6, 1.0), (0.9, 0.0, 1.0, 1.0)),))
+    assert side_of(right) == "right"
+
+
+ELSEWHERE = ("vggss-verified", "vggss-offscreen", "vggss-single")
 
 
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "name", [name for name, known in BENCHMARKS.items() if known.read and name not in ELSEWHERE]
+)
 def test_real_annotations_are_complete(shared_data, name):
-    own = name.partition("-")[0]
-    folder = shared_data / (own if own in ("escvoc", "anysound") else "annotations")
-    items = load_benchmark(name, folder)
+    items = load_benchmark(name, shared_data / "annotations")
     degenerate, empty = {
         "vggss": (18, 2),
         "vggss4692": (17, 1),
@@ -225,8 +195,3 @@ def test_real_annotations_are_complete(shared_data, name):
     }.get(name, (0, 0))
     flaws = find_flaws(items)
     assert (len(flaws.degenerate), len(flaws.empty)) == (degenerate, empty)
-    if "duets" in name:
-        truths = BENCHMARKS[name].truths(items)
-        left = np.array([item.side == "left" for item in items])
-        assert left.mean() == 0.5
-        assert not truths[left][:, :, 112:].any() and not truths[~left][:, :, :112].any()

@@ -13,7 +13,6 @@ from soundspot.data.writer import PairWriter
 from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
-from soundspot.evaluation.scenes import OWN_SPLITS
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 
@@ -21,6 +20,7 @@ MODEL = "soundspot-fast-v1+names"  # on one visual encoder, and quick
 HALF = (0.0, 0.25, 0.5, 0.75)
 # Its lists come from VGGSounder's file, which not everyone has.
 LISTED = ("vggss-verified", "vggss-offscreen", "vggss-single")
+IN_PAIR_SETS = [name for name, known in BENCHMARKS.items() if known.split is not None]
 
 
 def write_pairs(root: Path, ids: list[tuple[str, str, str | None]]) -> PairSet:
@@ -70,7 +70,7 @@ def test_the_cache_of_one_part_is_enough_to_begin_with(few: PairSet, tmp_path: P
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name in OWN_SPLITS])
+@pytest.mark.parametrize("name", IN_PAIR_SETS)
 def test_benchmarks_in_their_own_pair_set(few: PairSet, name: str) -> None:
     wanted = EvaluationRequest((name,), (MODEL,), data=few.root)
     (result,) = run_evaluation(wanted).results
@@ -79,7 +79,7 @@ def test_benchmarks_in_their_own_pair_set(few: PairSet, name: str) -> None:
 
 @pytest.mark.weights
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", [n for n in BENCHMARKS if n not in (*OWN_SPLITS, *LISTED)])
+@pytest.mark.parametrize("name", [n for n in BENCHMARKS if n not in (*IN_PAIR_SETS, *LISTED)])
 def test_benchmarks_with_annotation_files(shared_data: Path, tmp_path: Path, name: str) -> None:
     folder = shared_data / "annotations"
     items = load_benchmark(name, folder)

@@ -97,7 +97,8 @@ def test_duets_tell_listening_from_looking(tmp_path, tiny_pairs):
     assert (heard["peak_side"], heard["both_sides"], heard["mass_side"]) == (0.5, 0, 0.5)
     assert heard["map_correlation"] == pytest.approx(1)
     assert rows_of(result, "centered disc").listening["both_sides"] == 0
-    assert "iiou" in rows_of(result, "centered disc").listening
+    assert "peak_side" not in rows_of(result, "full frame").listening
+    assert "iiou" in rows_of(result, "full frame").listening
 
 
 def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):

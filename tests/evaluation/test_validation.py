@@ -4,7 +4,7 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair
-from soundspot.evaluation.validation import cached_maps, pair_truths, side_of, validate
+from soundspot.evaluation.validation import cached_maps, pair_truths, validate
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
@@ -76,11 +76,6 @@ def test_one_annotator_is_a_union_and_several_vote():
     votes = pair_truths([Pair("a", "f", "s", "val", boxes=((box,), (box,), (other,)))])
     assert votes[0, 0, 0] == 1.0
     assert votes[0, 0, -1] == 0.5
-
-
-def test_the_side_is_where_the_boxes_are():
-    right = Pair("a", "f", "s", "duets-val", boxes=(((0.5, 0.0, 0.6, 1.0), (0.9, 0.0, 1.0, 1.0)),))
-    assert side_of(right) == "right"
 
 
 def test_a_pair_with_boxes_but_no_sound_is_refused(cache):

@@ -185,7 +185,7 @@ def test_a_list_may_name_what_is_not_there(
 def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Path) -> None:
     item = batch.BatchItem("gone.mp4", None, (17,), "gone.png")
     with pytest.raises(SoundspotError):
-        batch.localize_one(load(model), tmp_path, False, "best", item)
+        batch.localize_one(load(model), tmp_path, False, "best", True, item)
 
 
 def test_a_fault_of_ours_is_not_called_a_bad_file(

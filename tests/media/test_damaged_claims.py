@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from test_clips import gray, refused, tone, write
 
+from made_files import write_media
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.moments import listen
 from soundspot.media import clips as media
@@ -164,3 +165,13 @@ def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
         if thread.name == "decoder":
             thread.join(10)
     assert threading.active_count() == before
+
+
+def test_pictures_of_an_unknown_codec_leave_the_sound(tmp_path: Path):
+    path = tmp_path / "v.mov"
+    write_media(path, "mjpeg", "aac")
+    path.write_bytes(path.read_bytes().replace(b"jpeg", b"zzzz"))
+    assert len(media.read_waveform(path)) == pytest.approx(2 * 16_000, rel=0.02)
+    with pytest.raises(SoundspotError) as refusal:
+        media.read_clip(path)
+    assert refusal.value.code == "no-picture"

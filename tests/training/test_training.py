@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from soundspot.common.config import from_dict, to_dict
 from soundspot.common.errors import SoundspotError
+from soundspot.encoders.views import random_view, view_generator
 from soundspot.features import encoding
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec, load_encoders
@@ -46,12 +47,13 @@ class Mosaic(torch.nn.Module):
         return F.conv2d(F.avg_pool2d(image, 16), weight)
 
 
-def encode_quickly(pairs, spec=SPEC):
-    def load(*arguments):
-        return load_encoders(*arguments)._replace(visual=Mosaic())
+def quick_encoders(*arguments):
+    return load_encoders(*arguments)._replace(visual=Mosaic())
 
+
+def encode_quickly(pairs, spec=SPEC):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding, "load_encoders", load)
+        patch.setattr(encoding, "load_encoders", quick_encoders)
         encoding.encode(pairs, cache_folder(pairs, spec), spec)
 
 
@@ -143,12 +145,10 @@ def test_a_split_smaller_than_a_batch_is_refused(encoded):
 
 
 def test_online_views_are_encoded_anew_in_every_epoch(tiny_pairs):
-    spec = dataclasses.replace(SPEC, views=0)
-    encoding.encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
-    from soundspot.encoders.views import random_view, view_generator
-
+    spec = dataclasses.replace(SPEC, views=0)  # in the same folder as the cache of three views
+    encode_quickly(tiny_pairs, spec)
     cache = FeatureCache.open(cache_folder(tiny_pairs, spec), tiny_pairs, spec)
-    encoders = load_encoders(spec)
+    encoders = quick_encoders(spec)
     source = TrainingData(tiny_pairs, "train", cache, encoders, 0)
     batch = next(batches(source, epoch=3, batch=2))
     index = int(source.draw(3).order[1])
@@ -310,7 +310,7 @@ def unlabeled(tmp_path_factory):
     writer.begin()
     rng = np.random.default_rng(0)
     rows = []
-    for k in range(7):
+    for k in range(8):
         frame = writer.add_frame(f"f{k}", lambda: rng.integers(0, 255, (8, 8, 3), dtype=np.uint8))
         sound = writer.add_sound(f"s{k}", lambda: rng.uniform(-1, 1, 48_000).astype(np.float32))
         rows.append(Pair(f"p{k}", frame, sound, "train" if k < 5 else "val"))
@@ -319,14 +319,15 @@ def unlabeled(tmp_path_factory):
     return pairs
 
 
-def test_without_boxes_the_validation_loss_selects(unlabeled, tmp_path):
-    done = train(recipe(unlabeled, select="loss", epochs=2), tmp_path, flat)
+def test_without_boxes_the_validation_loss_of_every_pair_selects(unlabeled, tmp_path):
+    """Three pairs in batches of two: each pair counts the same, not each batch."""
+    done = train(recipe(unlabeled, select="loss", epochs=2, batch=2), tmp_path, flat)
     lines = [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert done.best_score == max(-line["val_loss"] for line in lines)
     assert lines[0]["val_loss"] != lines[1]["val_loss"]
     method, _ = checkpoint.load(tmp_path / "last.safetensors")
-    (both,) = whole_split(data(unlabeled, split="val"), 4)
-    assert lines[1]["val_loss"] == pytest.approx(method(both).loss.item(), rel=1e-5)
+    (whole,) = whole_split(data(unlabeled, split="val"), 4)
+    assert lines[1]["val_loss"] == pytest.approx(method(whole).loss.item(), rel=1e-5)
 
 
 def test_the_validation_loss_covers_every_pair(unlabeled):
@@ -343,7 +344,7 @@ def test_a_set_without_a_validation_split_is_refused(unlabeled, tmp_path):
     lines = [{**line, "split": "train"} for line in lines]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     head = json.loads((folder / "pairset.json").read_text())
-    head["counts"]["pairs"] = {"train": 7}
+    head["counts"]["pairs"] = {"train": 8}
     (folder / "pairset.json").write_text(json.dumps(head))
     shutil.rmtree(folder / "features")
     pairs = PairSet.open(folder)

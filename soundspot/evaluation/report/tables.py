@@ -13,11 +13,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from soundspot.evaluation.benchmarks import HARD
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Result
-from soundspot.evaluation.scenes import HARD
 
 SMALL, LARGE = 0.1, 0.5  # shares of the frame
 LISTENING = {  # measure -> its short name, and whose share it is

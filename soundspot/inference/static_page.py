@@ -1,0 +1,232 @@
+"""The page that runs in the visitor's browser: its files, and a small server for them.
+
+The page's own files are built by `make page` into soundspot/page/, which the wheel carries. The
+model is exported once into the cache; what it knows is written beside it, so that the page says the
+same words as the command line. Nothing here imports torch unless the model must be exported.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from soundspot import __version__
+from soundspot.common.errors import SoundspotError
+from soundspot.common.files import write_text
+from soundspot.encoders.weights import weights_dir
+from soundspot.inference.outputs import check_onnx
+
+MODEL = "soundspot-fast-v1+names"
+PACKAGE = Path(__file__).parents[1]
+BUILT = PACKAGE / "page"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".mp4": "video/mp4",
+    ".wasm": "application/wasm",
+    ".onnx": "application/octet-stream",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' blob: data:; media-src 'self' blob:; "
+    "connect-src 'self' blob:; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "Cross-Origin-Opener-Policy": "same-origin",  # this and the next: threads for WASM
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": POLICY,
+    "Permissions-Policy": "camera=(self), microphone=(self)",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+CHUNK = 2**20  # bytes that are sent at once
+
+Files = Mapping[str, Path]  # by their paths in the address
+
+
+def page_files() -> Files:
+    """All files of the page; the model is exported first if the cache does not hold it.
+
+    Raises:
+        SoundspotError: The page has not been built, or the model cannot be exported.
+    """
+    if not (BUILT / "index.html").is_file():
+        raise SoundspotError(
+            "the page has not been built: run `make page`, which needs npm, or install the wheel",
+            "not-installed",
+        )
+    found = [path for path in sorted(BUILT.rglob("*")) if path.is_file()]
+    files = {path.relative_to(BUILT).as_posix(): path for path in found}
+    model = _exported()
+    files |= {"model.onnx": model, "model.json": model.with_suffix(".json")}
+    return files | {"sw.js": _worker(files)}
+
+
+def write_page(out: Path) -> int:
+    """Write the page as a folder for any static host.
+
+    Returns:
+        How many bytes it has.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not _is_page(out):
+        raise SoundspotError(f"{out} exists and is not a page: name a new folder", "exists")
+    files = page_files()
+    for name, source in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, out / name)
+    return sum(path.stat().st_size for path in files.values())
+
+
+def open_server(host: str, port: int) -> ThreadingHTTPServer:
+    """A server of the page, which listens but does not answer yet."""
+    files = page_files()
+    try:
+        return ThreadingHTTPServer((host, port), _handler(files))
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SoundspotError(
+            f"cannot listen on {host}, port {port} ({reason}): choose another --host or --port",
+            "busy",
+        ) from error
+
+
+def _is_page(folder: Path) -> bool:
+    return folder.is_dir() and (folder / "index.html").exists() and (folder / "sw.js").exists()
+
+
+@lru_cache
+def code_digest() -> str:
+    """Changes with everything that decides what the exported model gives."""
+    sha = hashlib.sha256(f"{__version__} {MODEL}".encode())
+    learned = MODEL.partition("+")[0]
+    code = [path for folder in ("encoders", "model", "inference") for path in _sources(folder)]
+    for path in [*code, *sorted((PACKAGE / "pretrained").glob(f"{learned}.*"))]:
+        sha.update(path.read_bytes())
+    return sha.hexdigest()[:16]
+
+
+def _sources(folder: str) -> Iterator[Path]:
+    return (p for p in sorted((PACKAGE / folder).rglob("*")) if p.suffix in (".py", ".yaml"))
+
+
+def _exported() -> Path:
+    """The exported model in the cache, its facts beside it."""
+    place = weights_dir().parent / "page"
+    path = place / f"{code_digest()}.onnx"
+    facts = path.with_suffix(".json")
+    if path.is_file() and facts.is_file():
+        return path
+    place.mkdir(parents=True, exist_ok=True)
+    check_onnx(path)
+    from soundspot.inference.answer_graph import write_answer_graph
+    from soundspot.inference.models import load
+
+    model = load(MODEL, "cpu")
+    write_answer_graph(model, path)
+    for old in place.glob("[!.]*"):
+        if old.stem != path.stem:
+            old.unlink(missing_ok=True)
+    about = {"name": model.name, "digest": path.stem, "bytes": path.stat().st_size}
+    about |= {"names": model.class_names, "words": page_words()}
+    write_text(facts, json.dumps(about))
+    return path
+
+
+def page_words() -> dict[str, Any]:
+    """What the page needs to name a sound and to say the verdict as `words.caption` does.
+
+    Every sentence is made by `words.caption` itself, with `{name}` in place of the sound's name.
+    """
+    from soundspot.inference import result as words  # which imports torch
+
+    some, voice = "Thing", min(words.VOICES)
+    visible = [words.caption([(some, 1.0)], "visible", peak, 1.0) for peak in (words.SURE, 1.0)]
+    absent = [words.caption([(n, 1.0)], "not visible", 0.0, 1.0) for n in (some, voice)]
+    unknown = words.caption([(some, 1.0)], "unknown", 0.0, 1.0)
+    sentences = {
+        "sure": visible[0].replace(some, "{name}"),
+        "visible": visible[1].replace(some, "{name}"),
+        "absent": absent[0].replace(some, "{name}"),
+        "absentVoice": absent[1].replace(voice, "{name}"),
+        "unknown": unknown.replace(some, "{name}"),
+        "unknownUnnamed": words.caption([], "unknown", 0.0, 1.0),
+    }
+    return {
+        "sentences": sentences,
+        "broad": sorted(words.BROAD),
+        "voices": sorted(words.VOICES),
+        "unnamed": words.UNNAMED,
+        "worthSaying": words.WORTH_SAYING,
+        "nearly": words.NEARLY,
+        "sure": words.SURE,
+    }
+
+
+def _worker(files: Files) -> Path:
+    """The service worker, told which files to keep, under a version that changes with them."""
+    sha, place = hashlib.sha256(), weights_dir().parent / "page"
+    for name, path in sorted(files.items()):
+        sha.update(f"{name} {path.stat().st_size} ".encode())
+        if path.stat().st_size < CHUNK:  # the model's name is a digest, the runtime has a version
+            sha.update(path.read_bytes())
+    sha.update(files["model.onnx"].stem.encode())
+    version = sha.hexdigest()[:16]
+    known = json.dumps({"version": version, "files": sorted({*files} - {"sw.js"})})
+    text = (BUILT / "sw.js").read_text("utf-8").replace("__KNOWN__", known)
+    path = place / f"{files['model.onnx'].stem}.sw.js"
+    write_text(path, text)
+    return path
+
+
+def _handler(files: Files) -> type[BaseHTTPRequestHandler]:
+    """Answers with these files, and with nothing else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version, sys_version = "soundspot", ""
+
+        def do_GET(self) -> None:
+            self._answer(body=True)
+
+        def do_HEAD(self) -> None:
+            self._answer(body=False)
+
+        def _answer(self, body: bool) -> None:
+            path = files.get(self.path.partition("?")[0].removeprefix("/") or "index.html")
+            if path is None:
+                self.send_error(404)
+                return
+            size, tag = path.stat().st_size, f'"{path.stat().st_mtime_ns:x}"'
+            unchanged = self.headers.get("If-None-Match") == tag
+            self.send_response(304 if unchanged else 200)
+            facts = {"Content-Type": KINDS[path.suffix], "Content-Length": str(size), "ETag": tag}
+            for name, value in {**HEADERS, **({"ETag": tag} if unchanged else facts)}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if body and not unchanged:
+                with path.open("rb") as file:
+                    shutil.copyfileobj(file, self.wfile, CHUNK)
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except ConnectionError:  # the visitor went away
+                self.close_connection = True
+
+        def log_message(self, format: str, *values: object) -> None:  # nothing about visitors
+            pass
+
+    return Handler

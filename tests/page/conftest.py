@@ -1,0 +1,140 @@
+"""The page with its real model, in headless Chromium."""
+
+import importlib.util
+import shutil
+import sys
+import threading
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from soundspot.inference import static_page
+from soundspot.media.clips import write_video
+
+PAGE = Path(__file__).parents[2] / "page"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+PATIENCE = 120_000  # ms, for a busy machine; nothing waits so long that goes well
+
+
+def load_tool(name: str):
+    """A script of the folder page/."""
+    spec = importlib.util.spec_from_file_location(name, PAGE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def example():
+    """How the example is drawn."""
+    return load_tool("build_example")
+
+
+@pytest.fixture(scope="session")
+def address(example) -> Iterator[str]:
+    if not (static_page.BUILT / "ort").is_dir():
+        pytest.skip("the page is not built: run `make page`")
+    pytest.importorskip("onnxscript")
+    load_tool("build").copy_sources()
+    server = static_page.open_server("127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="session")
+def playwright():
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    tools = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with tools.sync_playwright() as tool:
+        yield tool
+
+
+@pytest.fixture(scope="session")
+def browser(playwright, media: Path):
+    """Its camera sees the example's picture, its microphone hears the bird."""
+    devices = (
+        *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
+        f"--use-file-for-fake-video-capture={media / 'scene.mjpeg'}",
+        f"--use-file-for-fake-audio-capture={media / 'song.wav'}",
+    )
+    launched = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *devices])
+    yield launched
+    launched.close()
+
+
+@pytest.fixture
+def visit(browser, address: str):
+    """Opens pages; whatever they do, no request leaves the machine and no script fails."""
+    contexts, asked, failed = [], [], []
+
+    def open_page(width: int = 1280, height: int = 900, query: str = "", **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        contexts.append(context)
+        context.on("request", lambda request: asked.append(request.url))
+        tab = context.new_page()
+        tab.set_default_timeout(PATIENCE)
+        tab.on("pageerror", lambda error: failed.append(str(error)))
+        tab.goto(address + query)
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert asked
+    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
+    assert failed == []
+
+
+def write_wav(path: Path, sound: np.ndarray) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes((sound * 32_767).astype(np.int16).tobytes())
+
+
+@pytest.fixture(scope="session")
+def media(tmp_path_factory, example) -> Path:
+    """Files to give to the page, all made here."""
+    folder = tmp_path_factory.mktemp("media")
+    grain = example.draw_grain(np.random.default_rng(1))
+    backdrop = example.draw_backdrop(np.random.default_rng(3))
+    frame = example.draw_scene(1.5, backdrop, grain)
+    song = example.sing(3.0, np.random.default_rng(1)).astype(np.float32)
+    horn = example.honk(3.0).astype(np.float32)
+    Image.fromarray(frame).save(folder / "scene.png")
+    stored = np.asarray(Image.fromarray(frame).resize((256, 256)))
+    Image.fromarray(stored).save(folder / "stored.png")
+    write_wav(folder / "song.wav", song)
+    write_wav(folder / "horn.wav", horn)
+    # A phone's video: the bird's half of the scene, upright.
+    write_video(folder / "phone.mp4", [np.ascontiguousarray(frame[:, :200])] * 24, song, 12.0)
+    write_video(folder / "silent.mp4", [frame] * 6, np.zeros(16_000, np.float32), 6.0)
+    (folder / "broken.mp4").write_bytes(b"\0\0\0\x18ftypisom" + bytes(range(256)) * 40)
+    with av.open(str(folder / "mute.mp4"), "w") as file:
+        stream = file.add_stream("libx264", 6)
+        stream.width, stream.height, stream.pix_fmt = 480, 360, "yuv420p"
+        for _ in range(6):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(frame)))
+        file.mux(stream.encode())
+    with av.open(str(folder / "scene.mjpeg"), "w", format="mjpeg") as file:
+        stream = file.add_stream("mjpeg", 10)
+        stream.width, stream.height, stream.pix_fmt = 480, 360, "yuvj420p"
+        for _ in range(3):
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(frame).reformat(format="yuvj420p")))
+        file.mux(stream.encode())
+    return folder
