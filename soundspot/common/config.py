@@ -219,10 +219,13 @@ def to_dict(config: Any) -> dict[str, Any]:
 def as_stored(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values as an older version stored them, with what its newer keys meant at the time.
 
-    A config whose newer key has a default of a new meaning says so in a class attribute `earlier`.
+    A config whose newer key has a default of a new meaning says so in a class attribute `earlier`,
+    and in `retired` the keys that are gone, with the only meaning that is left.
     """
     current = {_RENAMED.get(key, key): value for key, value in values.items()}
-    return {**getattr(cls, "earlier", {}), **current}
+    retired = getattr(cls, "retired", {}).items()
+    kept = {key: value for key, value in current.items() if (key, value) not in retired}
+    return {**getattr(cls, "earlier", {}), **kept}
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def joined_map(
     heard: Float[Tensor, "b d"],
     seen: Sequence[Float[Tensor, "b _c h w"]],
     temperature: float,
-    boxes: float,
+    boxes: float = 0.0,
     first_attends: float | None = None,
 ) -> Float[Tensor, "b h w"]:
     """The map of one or several encoders as ours are made; with temperature and boxes 0, Eq. 3.

@@ -1,19 +1,20 @@
-"""Objectives (paper Eqs. 6-8, and the extensions Sec. 3.2 proposes). None of them uses negatives.
+"""Objectives: the paper's (Eqs. 6-8), the extensions it proposes (Sec. 3.2), and the contrastive.
 
-Axes: b batch, d dimensions of a representation.
+Axes: b batch (of frames as rows, of sounds as columns), d dimensions of a representation.
 """
 
 import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import precise
 
 Vectors = Float[Tensor, "b d"]
+Pairs = Float[Tensor, "b b"]
 Scalar = Float[Tensor, ""]
 
 
@@ -106,3 +107,25 @@ def collapse_monitor(z: Vectors) -> Scalar:
     """
     unit = F.normalize(z.detach(), dim=1)
     return unit.std(dim=0, correction=0).mean() * math.sqrt(unit.shape[1])
+
+
+def pick_own(logits: Float[Tensor, "b _k"]) -> Scalar:
+    """Cross-entropy of every frame over the sounds, of which its own has the frame's number."""
+    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+
+
+def among(logits: Pairs, negatives: Bool[Tensor, "b b"]) -> Pairs:
+    """Leave every frame its own sound and its negatives."""
+    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+    return logits.masked_fill(~(own | negatives), -torch.inf)
+
+
+def info_nce(logits: Pairs) -> Scalar:
+    """Cross-entropy of frames over sounds and of sounds over frames, the mean of both."""
+    return (pick_own(logits) + pick_own(logits.T)) / 2
+
+
+def matched(logits: Pairs) -> Scalar:
+    """The share of frames that fit their own sound best."""
+    diagonal = torch.arange(len(logits), device=logits.device)
+    return (logits.argmax(dim=1) == diagonal).float().mean()

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
 from soundspot.model.methods.cavl import (
     CAVL,
@@ -19,13 +20,6 @@ from soundspot.model.methods.cavl import (
 from soundspot.model.methods.method import Batch
 
 SMALL = CAVLConfig(c_v=7, c_a=5, dim=3, grow_every=2, beta=3.0, margin=1.0)
-
-
-def a_batch(size: int = 5) -> Batch:
-    rng = torch.Generator().manual_seed(1)
-    views = [torch.randn(size, 7, 2, 3, generator=rng) for _ in range(2)]
-    sound = torch.randn(size, 2, 5, generator=rng)
-    return Batch(views[0], views[1], sound, torch.full((size,), -1))
 
 
 def a_method(config: CAVLConfig = SMALL) -> CAVL:
@@ -78,7 +72,7 @@ def loss_by_loops(method: CAVL, batch: Batch, sources: int) -> float:
 
 @pytest.mark.parametrize("sources", [1, 2])
 def test_the_loss_is_the_naive_one(sources: int) -> None:
-    method, batch = a_method(), a_batch()
+    method, batch = a_method(), small_batch(5)
     method.step.fill_(2 * (sources - 1))
     found = method(batch)
     assert found.report["sources"] == sources
@@ -86,14 +80,14 @@ def test_the_loss_is_the_naive_one(sources: int) -> None:
 
 
 def test_sources_grow_with_the_steps_of_training_and_survive_a_restart() -> None:
-    method, batch = a_method(), a_batch()
+    method, batch = a_method(), small_batch(5)
     assert [int(method(batch).report["sources"]) for _ in range(5)] == [1, 1, 2, 2, 2]
     resumed = a_method()
     resumed.load_state_dict(method.state_dict())
     assert resumed.step == 5
     assert method.eval()(batch).report["sources"] == 2
     assert method.step == 5
-    small = a_batch(3)
+    small = small_batch(3)
     assert method(small).report["sources"] == 1  # a third pair cannot be a scene of two
 
 
@@ -126,7 +120,7 @@ def test_scenes_are_neighbors_in_a_circle() -> None:
 
 
 def test_the_map_of_one_pair_belongs_to_the_nearest_center() -> None:
-    method, batch = a_method(), a_batch(1)
+    method, batch = a_method(), small_batch(1)
     seen, heard = features(method, batch.f_v1, batch.f_a)
     sound = heard[0].mean(axis=0)
     centers = centers_by_loops(seen[0], 3, method.config)
@@ -137,26 +131,3 @@ def test_the_map_of_one_pair_belongs_to_the_nearest_center() -> None:
     np.testing.assert_allclose(found.flatten(), expected, atol=1e-4)
     near = a_method(replace(SMALL, map="distance")).maps(batch.f_v1, batch.f_a).detach()
     np.testing.assert_allclose(near.flatten(), -np.linalg.norm(seen[0] - sound, axis=1), atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", ["assignment", "distance"])
-def test_maps_follow_the_sound_and_use_all_but_the_step(kind: str) -> None:
-    method, batch = a_method(replace(SMALL, map=kind)), a_batch(11)
-    frame = batch.f_v1[:1].expand(11, -1, -1, -1)
-    maps = method.maps(frame, 9 * batch.f_a)
-    if kind == "distance":
-        assert not torch.allclose(maps[0], maps[1], atol=1e-3)
-        maps.sum().backward()
-        assert all(p.grad is not None for p in method.parameters())
-    assert method.training_only == ("step",)
-
-
-def test_another_center_is_nearest_to_another_sound() -> None:
-    method = a_method()
-    batch = a_batch(1)
-    centers = soft_k_means(method._see(batch.f_v1), 3, 3.0, 4).centers[0].detach()
-    maps = []
-    for center in centers:
-        method._hear = lambda f_a, center=center: center[None, None]
-        maps.append(method.maps(batch.f_v1, batch.f_a))
-    torch.testing.assert_close(sum(maps), torch.ones(1, 2, 3))

@@ -152,3 +152,17 @@ def test_a_slim_model_does_not_allocate_what_its_file_cannot_vouch_for(path: Pat
 def test_absurd_sizes_are_refused_before_training():
     with pytest.raises(SoundspotError, match="more than|cannot be built"):
         checkpoint.build_method("sspl", {**SIZES, "hidden": 10**9})
+
+
+@pytest.mark.parametrize(("centering", "loads"), [(0.0, True), (0.5, False)])
+def test_a_switch_that_is_gone_may_be_stored_with_the_meaning_that_is_left(
+    tmp_path: Path, centering: float, loads: bool
+):
+    method = checkpoint.build_method("contrastive", {"c_v": 5, "c_a": 3})
+    stored = {"c_v": 5, "c_a": 3, "map_centring": centering, "alike": 0.0}  # spelled as in 0.2
+    checkpoint.save(tmp_path / "old.safetensors", method, Card("contrastive", stored, SPEC))
+    if loads:
+        assert not hasattr(checkpoint.load(tmp_path / "old.safetensors")[0].config, "alike")
+        return
+    with pytest.raises(SoundspotError):
+        checkpoint.load(tmp_path / "old.safetensors")

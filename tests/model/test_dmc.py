@@ -6,18 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
 from soundspot.model.methods.dmc import DMC, DMCConfig, cluster, every_agreement, max_margin
-from soundspot.model.methods.method import Batch
 
 SMALL = DMCConfig(c_v=7, c_a=5, centers=3, dim=2)
-
-
-def a_batch(size: int = 3) -> Batch:
-    rng = torch.Generator().manual_seed(1)
-    views = [torch.randn(size, 7, 2, 3, generator=rng) for _ in range(2)]
-    sound = torch.randn(size, 3, 5, generator=rng)
-    return Batch(views[0], views[1], sound, torch.full((size,), -1))
 
 
 def a_method(config: DMCConfig = SMALL) -> DMC:
@@ -60,7 +53,7 @@ def cosines(seen: np.ndarray, heard: np.ndarray) -> list[float]:
 
 
 def test_the_loss_is_the_naive_one() -> None:
-    method, batch = a_method(), a_batch()
+    method, batch = a_method(), small_batch()
     expected = []
     for f_v in (batch.f_v1, batch.f_v2):
         seen, heard = both_by_loops(method, f_v, batch.f_a)
@@ -94,7 +87,7 @@ def test_agreement_is_the_sum_of_cosines_of_the_same_centers() -> None:
 
 @pytest.mark.parametrize("kind", ["assignment", "cosine"])
 def test_the_map_of_one_pair_shows_the_best_center(kind: str) -> None:
-    method, batch = a_method(replace(SMALL, map=kind)), a_batch(1)
+    method, batch = a_method(replace(SMALL, map=kind)), small_batch(1)
     ((seen,), (heard,)) = both_by_loops(method, batch.f_v1, batch.f_a)
     best = int(np.argmax(cosines(seen[0], heard[0])))
     expected = seen[1][best]

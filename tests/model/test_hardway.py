@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
 import reference
 from soundspot.common.errors import SoundspotError
@@ -13,23 +14,14 @@ from soundspot.model.methods.hardway import (
     hardway_loss,
     masked_mean,
 )
-from soundspot.model.methods.method import Batch
 
-SMALL = HardWayConfig(c_v=5, c_a=3)
+SMALL = HardWayConfig(c_v=7, c_a=5)
 SWITCHES = [
     dataclasses.replace(SMALL, trimap=trimap, background=background)
     for trimap in (False, True)
     for background in (False, True)
 ]
 OTHERS = [[1, 2], [0, 2], [0, 1]]
-
-
-def batch(b=3, grid=2, cls=None):
-    torch.manual_seed(0)
-    labels = torch.full((b,), -1) if cls is None else torch.tensor(cls)
-    return Batch(
-        torch.randn(b, 5, grid, grid), torch.randn(b, 5, grid, grid), torch.rand(b, 2, 3), labels
-    )
 
 
 def naive_loss(a0, config, negatives):
@@ -69,7 +61,7 @@ def all_similarities(model, f_v, f_a):
 @pytest.mark.parametrize("config", SWITCHES)
 def test_loss_equals_the_loops_over_both_views(config):
     model = HardWay(dataclasses.replace(config, visual_conv=True))
-    data = batch()
+    data = small_batch()
     one, two = (
         naive_loss(all_similarities(model, f_v, data.f_a), config, OTHERS)
         for f_v in (data.f_v1, data.f_v2)
@@ -105,7 +97,7 @@ def test_loss_by_hand():
 def test_negatives_of_the_own_class_can_be_left_out():
     config = dataclasses.replace(SMALL, negatives="other_class")
     model = HardWay(config)
-    data = batch(cls=[5, 2, 5])
+    data = small_batch(cls=[5, 2, 5])
     expected = np.mean(
         [
             naive_loss(all_similarities(model, f_v, data.f_a), config, [[1], [0, 2], [1]])
@@ -152,15 +144,3 @@ def test_masked_mean_by_hand():
     """sigmoid(0) = 1/2 and sigmoid(log 3) = 3/4: weights 2/5 and 3/5."""
     found = masked_mean(torch.tensor([[5.0, 10.0]]), torch.tensor([[0.0, math.log(3)]]))
     torch.testing.assert_close(found, torch.tensor([8.0]))
-
-
-@pytest.mark.parametrize("visual_conv", [False, True])
-def test_the_map_of_one_pair_is_the_cosine_and_needs_every_weight(visual_conv):
-    model = HardWay(dataclasses.replace(SMALL, visual_conv=visual_conv))
-    data = batch(b=1, grid=7)
-    found = model.maps(data.f_v1, data.f_a)
-    expected = all_similarities(model, data.f_v1, data.f_a)[0][0].reshape(1, 7, 7)
-    np.testing.assert_allclose(found.detach(), expected, atol=1e-5)
-    found.square().sum().backward()
-    assert model.training_only == ()
-    assert all(p.grad is not None for p in model.parameters())

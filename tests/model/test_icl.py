@@ -6,18 +6,18 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
-from soundspot.model.methods.contrastive import similarity_of_sounds
-from soundspot.model.methods.icl import ICL, ICLConfig, icl_loss, shares, under
-from soundspot.model.methods.method import Batch
+from soundspot.model.methods.icl import (
+    ICL,
+    ICLConfig,
+    icl_loss,
+    shares,
+    similarity_of_sounds,
+    under,
+)
 
-SMALL = ICLConfig(c_v=5, c_a=3)
-
-
-def batch(b=4):
-    torch.manual_seed(0)
-    views = torch.randn(2, b, 5, 2, 3).unbind()
-    return Batch(*views, torch.rand(b, 2, 3), torch.full((b,), -1))
+SMALL = ICLConfig(c_v=7, c_a=5)
 
 
 def test_the_mean_over_chosen_locations():
@@ -90,7 +90,7 @@ def naive_loss(model, data):
 
 @pytest.mark.parametrize("alike", [-0.5, 0.5, 1.0])
 def test_the_loss_equals_the_loops(alike):
-    model, data = ICL(dataclasses.replace(SMALL, alike=alike)).eval(), batch()
+    model, data = ICL(dataclasses.replace(SMALL, alike=alike)).eval(), small_batch()
     with torch.no_grad():
         for weight in model.last.parameters():
             weight.add_(0.3 * torch.randn_like(weight))
@@ -98,7 +98,7 @@ def test_the_loss_equals_the_loops(alike):
 
 
 def test_the_last_iteration_begins_as_the_first_and_follows_slowly():
-    model, data = ICL(dataclasses.replace(SMALL, momentum=0.75)), batch()
+    model, data = ICL(dataclasses.replace(SMALL, momentum=0.75)), small_batch()
     for name in ("g.layers.0.weight", "conv.weight"):
         now, last = model.get_parameter(name), model.last.get_parameter(name)
         assert torch.equal(now, last)

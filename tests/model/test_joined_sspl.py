@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 import torch.nn.functional as F
+from small_batch import small_batch
 
-from soundspot.model.attention import boxed
 from soundspot.model.checkpoint import Card, build_method, load, save
 from soundspot.model.methods.method import Batch
 from soundspot.training.recipe import FeatureSpec
 
-SMALL = {"c_a": 3, "projection": 7, "hidden": 13, "visual_conv": True, "embedding": 5}
+SMALL = {"c_a": 5, "projection": 7, "hidden": 13, "visual_conv": True, "embedding": 5}
 CLUSTERS = {"alignment": 3.0, "alignment_objective": "clusters", "clusters": 4}
 MAPS = {"map_self_attention": 0.3, "map_centering": 0.6}
 
@@ -25,14 +25,8 @@ def build(method="joined-sspl", **settings):
     return built
 
 
-def batch(channels=17, b=11, seed=0):
-    rng = torch.Generator().manual_seed(seed)
-    views = [torch.randn(b, channels, 7, 7, generator=rng) for _ in range(2)]
-    return Batch(*views, torch.rand(b, 2, 3, generator=rng), torch.full((b,), -1))
-
-
 def test_one_encoder_is_sspl_itself():
-    data = batch()
+    data = small_batch(11, (7, 7), 17)
     alone, joined = build("sspl", c_v=17, **MAPS), build(c_v=17, **MAPS)
     assert alone(data).loss == joined(data).loss
     for method in (alone, joined):
@@ -43,7 +37,7 @@ def test_one_encoder_is_sspl_itself():
 
 
 def test_the_map_is_the_mean_of_the_cosines_and_the_loss_that_of_the_losses():
-    joined, data = build(c_v=17, parts=[11, 6]), batch()
+    joined, data = build(c_v=17, parts=[11, 6]), small_batch(11, (7, 7), 17)
     parts = [(data.f_v1[:, :11], data.f_v2[:, :11]), (data.f_v1[:, 11:], data.f_v2[:, 11:])]
     outputs = [
         tower(Batch(*views, data.f_a, data.cls))
@@ -58,19 +52,8 @@ def test_the_map_is_the_mean_of_the_cosines_and_the_loss_that_of_the_losses():
     torch.testing.assert_close(joined.maps(data.f_v1, data.f_a), (maps[0] + maps[1]) / 2)
 
 
-@pytest.mark.parametrize(("method", "parts"), [("sspl", {}), ("joined-sspl", {"parts": [11, 6]})])
-def test_maps_are_drawn_out_towards_boxes(method, parts):
-    data = batch()
-    plain = build(method, c_v=17, **parts).eval()
-    drawn = build(method, c_v=17, map_boxes=0.5, **parts).eval()
-    drawn.load_state_dict(plain.state_dict())
-    s = plain.maps(data.f_v1, data.f_a)
-    torch.testing.assert_close(drawn.maps(data.f_v1, data.f_a), boxed(s, 0.5))
-    assert not torch.allclose(boxed(s, 0.5), s)
-
-
 def test_no_encoder_learns_from_the_other():
-    joined, data = build(c_v=17, parts=[11, 6]), batch()
+    joined, data = build(c_v=17, parts=[11, 6]), small_batch(11, (7, 7), 17)
     (first,) = torch.autograd.grad(joined(data).loss, [joined.towers[0].branch.conv.weight])
     changed = data.f_v1.clone()
     changed[:, 11:] = 5 * torch.randn(11, 6, 7, 7)
@@ -81,7 +64,10 @@ def test_no_encoder_learns_from_the_other():
 
 @pytest.mark.parametrize(("first_attends", "part"), [(1.0, 0), (0.0, 1)])
 def test_the_self_attention_compares_locations_by_the_encoders_that_count(first_attends, part):
-    joined, data = build(c_v=17, parts=[11, 6], first_attends=first_attends, **MAPS), batch(b=1)
+    joined, data = (
+        build(c_v=17, parts=[11, 6], first_attends=first_attends, **MAPS),
+        small_batch(1, (7, 7), 17),
+    )
     joined.eval()
     towers, views = joined.towers, (data.f_v1[:, :11], data.f_v1[:, 11:])
     convolved = [t.branch.conv(view)[0] for t, view in zip(towers, views, strict=True)]
@@ -95,7 +81,10 @@ def test_the_self_attention_compares_locations_by_the_encoders_that_count(first_
 
 
 def test_what_maps_do_not_need_is_left_out_of_an_exported_model(tmp_path):
-    joined, data = build(c_v=17, parts=[11, 6], **MAPS).half().float().eval(), batch(b=2)
+    joined, data = (
+        build(c_v=17, parts=[11, 6], **MAPS).half().float().eval(),
+        small_batch(2, (7, 7), 17),
+    )
     card = Card("joined-sspl", dataclasses.asdict(joined.config), FeatureSpec(), slim=True)
     save(tmp_path / "slim.safetensors", joined, card)
     loaded, _ = load(tmp_path / "slim.safetensors")

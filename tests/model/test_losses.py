@@ -106,3 +106,25 @@ def test_swapped_prediction_by_hand_and_without_gradient_through_the_targets():
     loss.backward()
     slope = ((seen / 0.1).softmax(dim=1) - q_heard) / 0.1 / 4
     torch.testing.assert_close(seen.grad, slope)
+
+
+def test_info_nce_by_hand():
+    """Frame 0 prefers the other's sound by 2, frame 1 its own by 3; by columns 1 and 0."""
+    logits = torch.tensor([[1.0, 3.0], [0.0, 3.0]])
+    frames = math.log(1 + math.exp(2)) + math.log(1 + math.exp(-3))
+    sounds = math.log(1 + math.exp(-1)) + math.log(1 + math.exp(0))
+    assert losses.pick_own(logits).item() == pytest.approx(frames / 2, rel=1e-5)
+    assert losses.info_nce(logits).item() == pytest.approx((frames + sounds) / 4, rel=1e-5)
+
+
+def test_the_share_of_frames_that_fit_their_own_sound_best():
+    # Rows are frames: the second fits another sound better, though every sound fits its own frame.
+    logits = torch.tensor([[3.0, 1.0, 0.0], [2.0, 1.5, 0.0], [0.0, 1.0, 5.0]])
+    assert losses.matched(logits).item() == pytest.approx(2 / 3)
+    assert losses.matched(logits.T).item() == 1
+
+
+def test_a_frame_picks_among_its_negatives_and_its_own_sound():
+    negatives = torch.tensor([[False, True, False], [False, False, False], [True, True, False]])
+    left = losses.among(torch.zeros(3, 3), negatives).isfinite()
+    assert left.tolist() == [[True, True, False], [False, True, False], [True, True, True]]

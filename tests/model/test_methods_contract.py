@@ -3,38 +3,41 @@
 import copy
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
+import reference
 from soundspot.common.errors import ConfigError, SoundspotError
 from soundspot.model.checkpoint import Card, build_method, load, save
 from soundspot.model.methods import METHODS
-from soundspot.model.methods.method import Batch
+from soundspot.model.methods.cosine import CosineMethod
 from soundspot.training.recipe import FeatureSpec
 
 HEADS = {"projection": 7, "hidden": 13}
 SMALLER = {"sspl": HEADS, "joined-sspl": HEADS, "fnac": {"warmup": 0}}
 TRAINED = [name for name in METHODS if name != "names"]
 TEACHES_ALONE = ["sspl", "joined-sspl", "contrastive", "icl", "ssltie"]  # from a single pair
-COSINES = [name for name in TRAINED if name not in ("avobject", "cavl", "dmc", "dsol")]
+SECOND_MAPS = [("cavl", "distance"), ("dmc", "cosine"), ("dsol", "cosine"), ("mssl", "activation")]
+# At first CAVL's centers may be nearest to all sounds, and DSOL's dictionary is empty.
+MAPS = [
+    *((name, {}) for name in TRAINED if name not in ("cavl", "dsol")),
+    *((name, {"map": kind}) for name, kind in SECOND_MAPS),
+]
+COSINES = [name for name in TRAINED if issubclass(METHODS[name].module, CosineMethod)]
 IN_STAGES = ["dsol", "mssl"]  # not every weight learns from the first step on
 
 
 def build(name, **settings):
     torch.manual_seed(0)
-    return build_method(name, {"c_v": 5, "c_a": 3, **SMALLER.get(name, {}), **settings})
-
-
-def batch(b=11, grid=7, seed=0):
-    rng = torch.Generator().manual_seed(seed)
-    views = [torch.randn(b, 5, grid, grid, generator=rng) for _ in range(2)]
-    return Batch(*views, torch.rand(b, 2, 3, generator=rng), torch.full((b,), -1))
+    return build_method(name, {"c_v": 7, "c_a": 5, **SMALLER.get(name, {}), **settings})
 
 
 @pytest.mark.parametrize("name", [n for n in TRAINED if n not in IN_STAGES])
 def test_gradients_reach_what_is_trained_and_nothing_else(name):
     method = build(name)
-    method(batch()).loss.backward()
+    method(small_batch(11, (7, 7))).loss.backward()
     silent = [
         n
         for n, p in method.named_parameters()
@@ -45,22 +48,40 @@ def test_gradients_reach_what_is_trained_and_nothing_else(name):
     assert {n.split(".")[0] for n in slow} <= {"slow", "last"}
 
 
-@pytest.mark.parametrize("name", COSINES)
-def test_maps_have_a_grid_and_follow_the_sound(name):
-    method, data = build(name).eval(), batch(b=1, grid=3)
+@pytest.mark.parametrize(("name", "settings"), MAPS)
+def test_maps_have_a_grid_and_follow_the_sound(name, settings):
+    method, data = build(name, **settings).eval(), small_batch(1, (3, 5))
     maps = method.maps(data.f_v1, data.f_a)
-    assert maps.shape == (1, 3, 3)
-    other = method.maps(data.f_v1, 1 - data.f_a)
+    assert maps.shape == (1, 3, 5)
+    other = method.maps(data.f_v1, -data.f_a)
     assert not torch.allclose(maps, other, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [*((name, {}) for name in COSINES), ("slavc", {"momentum_maps": False})]
-)
+@pytest.mark.parametrize("name", COSINES)
+@pytest.mark.parametrize("visual_conv", [False, True])
+def test_maps_of_two_projections_are_their_cosine(name, visual_conv):
+    method, data = build(name, visual_conv=visual_conv), small_batch(1)
+    with torch.no_grad():
+        seen, heard = method.conv(data.f_v1).double().numpy(), method.g(data.f_a).double().numpy()
+        found = method.maps(data.f_v1, data.f_a)
+    np.testing.assert_allclose(found, reference.similarity(heard, seen), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["attention", "dmc", "ezvsl", "hardway", "icl"])
+def test_the_loss_is_the_mean_of_both_views(name):
+    method, data = build(name).eval(), small_batch()
+    one, two = (method(data._replace(f_v1=view, f_v2=view)).loss.item() for view in data.views)
+    assert abs(one - two) > 1e-4
+    assert method(data).loss.item() == pytest.approx((one + two) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "settings"), [each for each in MAPS if each[0] != "dsol"])
 def test_maps_need_every_weight_but_those_of_training_only(name, settings):
-    method, data = build(name, **settings).eval(), batch(b=2)
+    method, data = build(name, **settings).eval(), small_batch(2)
     before = method.maps(data.f_v1, data.f_a)
     for key in method.state_dict():
+        if key.endswith("num_batches_tracked"):
+            continue
         moved = copy.deepcopy(method)
         moved.state_dict()[key].add_(1)
         same = torch.equal(moved.maps(data.f_v1, data.f_a), before)
@@ -69,7 +90,7 @@ def test_maps_need_every_weight_but_those_of_training_only(name, settings):
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_an_exported_method_makes_the_same_maps(name, tmp_path):
-    method, data = build(name).half().float().eval(), batch(b=2)
+    method, data = build(name).half().float().eval(), small_batch(2)
     card = Card(name, dataclasses.asdict(method.config), FeatureSpec(), slim=True)
     save(tmp_path / "slim.safetensors", method, card)
     loaded, _ = load(tmp_path / "slim.safetensors")
@@ -80,7 +101,7 @@ def train(method, optimizer, steps):
     losses = []
     for step in steps:
         optimizer.zero_grad()
-        loss = method(batch(seed=step)).loss
+        loss = method(small_batch(11, (7, 7), seed=step)).loss
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -107,20 +128,23 @@ def test_evaluating_a_loss_changes_nothing(name):
     method = build(name).eval()
     before = {key: value.clone() for key, value in method.state_dict().items()}
     with torch.no_grad():
-        assert method(batch()).loss.item() == method(batch()).loss.item()
+        assert (
+            method(small_batch(11, (7, 7))).loss.item()
+            == method(small_batch(11, (7, 7))).loss.item()
+        )
     assert all(torch.equal(before[key], value) for key, value in method.state_dict().items())
 
 
 @pytest.mark.parametrize("name", [n for n in TRAINED if n not in TEACHES_ALONE])
 def test_a_single_pair_has_nothing_to_be_told_from(name):
     with pytest.raises(SoundspotError):
-        build(name)(batch(b=1))
+        build(name)(small_batch(1))
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
     """A black frame, whose every location looks the same."""
-    method, data = build(name), batch(b=3)
+    method, data = build(name), small_batch(3, (7, 7))
     flat = torch.ones_like(data.f_v1)
     loss = method(data._replace(f_v1=flat, f_v2=flat)).loss
     loss.backward()
@@ -181,7 +205,7 @@ def test_a_step_in_bfloat16_is_close_to_one_in_float32(name, settings):
     for amp in (False, True):
         method = build(name, **settings).train()
         with torch.autocast("cpu", torch.bfloat16, enabled=amp):
-            loss = method(batch()).loss
+            loss = method(small_batch(11, (7, 7))).loss
         loss.backward()
         losses.append(loss.float())
         gradients.append([p.grad for p in method.parameters() if p.grad is not None])

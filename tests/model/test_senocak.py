@@ -5,38 +5,27 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
 import reference
 from soundspot.common.config import non_defaults, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.model.checkpoint import Card, load, save
-from soundspot.model.methods.method import Batch
 from soundspot.model.methods.senocak import (
     Attention,
     AttentionConfig,
-    negative_pairs,
     triplet_loss,
 )
 from soundspot.training.recipe import FeatureSpec, Recipe, check_same
 
-SMALL = AttentionConfig(c_v=5, c_a=3)
+SMALL = AttentionConfig(c_v=7, c_a=5)
 EVERY = ~torch.eye(3, dtype=torch.bool)
-
-
-def batch(b=3, grid=2, cls=None):
-    torch.manual_seed(0)
-    labels = torch.full((b,), -1) if cls is None else torch.tensor(cls)
-    return Batch(
-        torch.randn(b, 5, grid, grid), torch.randn(b, 5, grid, grid), torch.rand(b, 2, 3), labels
-    )
 
 
 def naive_loss(model, f_v, f_a, negatives):
     """METHOD's sentence as loops: cosine, ReLU, softmax, sum, FC-ReLU-FC, softmaxed distances."""
     heard = model.g(f_a).detach().double().numpy()
-    sound = heard if model.config.sound == "transformed" else f_a.double().numpy().mean(axis=1)
-    if model.config.rectified:
-        f_v = f_v.clamp(min=0)
+    sound = f_a.double().numpy().mean(axis=1)
     seen = model.conv(f_v).detach().double().numpy()
     cosine = reference.similarity(heard, seen)
     zs = []
@@ -63,14 +52,11 @@ def naive_loss(model, f_v, f_a, negatives):
     return np.mean(rows)
 
 
-@pytest.mark.parametrize("rectified", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("visual_conv", [False, True])
-@pytest.mark.parametrize("sound", ["transformed", "embedding"])
-def test_loss_equals_the_loops_over_both_views(sound, visual_conv, relu, rectified):
-    switches = {"sound": sound, "visual_conv": visual_conv, "relu": relu, "rectified": rectified}
-    model = Attention(dataclasses.replace(SMALL, **switches))
-    data = batch()
+def test_loss_equals_the_loops_over_both_views(visual_conv, relu):
+    model = Attention(dataclasses.replace(SMALL, visual_conv=visual_conv, relu=relu))
+    data = small_batch()
     others = [[1, 2], [0, 2], [0, 1]]
     one, two = (naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2))
     assert abs(one - two) > 1e-5
@@ -79,7 +65,7 @@ def test_loss_equals_the_loops_over_both_views(sound, visual_conv, relu, rectifi
 
 def test_strategy_b_leaves_out_the_own_class():
     model = Attention(dataclasses.replace(SMALL, negatives="other_class"))
-    data = batch(b=4, cls=[7, 7, 2, 7])
+    data = small_batch(b=4, cls=[7, 7, 2, 7])
     others = [[2], [2], [0, 1, 3], [2]]
     expected = [naive_loss(model, f_v, data.f_a, others) for f_v in (data.f_v1, data.f_v2)]
     assert model(data).loss.item() == pytest.approx(np.mean(expected), abs=1e-5)
@@ -112,49 +98,11 @@ def test_equal_distances_cost_a_quarter_and_have_finite_gradients():
     assert torch.isfinite(z.grad).all()
 
 
-def test_negatives_are_every_other_pair_or_those_of_another_class():
-    torch.testing.assert_close(negative_pairs(torch.tensor([-1, -1, -1]), "all"), EVERY)
-    found = negative_pairs(torch.tensor([4, 0, 4]), "other_class")
-    expected = torch.tensor([[False, True, False], [True, False, True], [False, True, False]])
-    torch.testing.assert_close(found, expected)
-
-
-def test_strategy_b_wants_the_class_of_every_pair():
-    model = Attention(dataclasses.replace(SMALL, negatives="other_class"))
-    with pytest.raises(SoundspotError, match=r"class of every pair, but 1 of the 3 pairs"):
-        model(batch(cls=[0, -1, 1]))
-
-
-@pytest.mark.parametrize(("negatives", "cls"), [("all", [-1]), ("other_class", [6, 6, 6])])
-def test_a_batch_without_negatives_says_so(negatives, cls):
-    model = Attention(dataclasses.replace(SMALL, negatives=negatives))
-    with pytest.raises(SoundspotError, match=f"no pair of a batch of {len(cls)} has a negative"):
-        model(batch(b=len(cls), cls=cls))
-
-
-@pytest.mark.parametrize("visual_conv", [False, True])
-def test_the_map_of_one_pair_is_the_cosine(visual_conv):
-    model = Attention(dataclasses.replace(SMALL, visual_conv=visual_conv))
-    data = batch(b=1, grid=7)
-    expected = reference.similarity(
-        model.g(data.f_a).detach().double().numpy(),
-        model.conv(data.f_v1).detach().double().numpy(),
-    )
-    np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
-
-
-def test_the_map_of_a_rectified_feature_is_the_cosine_with_it():
-    model = Attention(dataclasses.replace(SMALL, rectified=True))
-    data = batch(b=1)
-    expected = reference.similarity(
-        model.g(data.f_a).detach().double().numpy(), data.f_v1.clamp(min=0).double().numpy()
-    )
-    np.testing.assert_allclose(model.maps(data.f_v1, data.f_a).detach(), expected, atol=1e-5)
-
-
 def test_a_card_from_before_the_relu_has_none(tmp_path):
     path = tmp_path / "old.safetensors"
-    old = {k: v for k, v in dataclasses.asdict(SMALL).items() if k not in ("relu", "rectified")}
+    old = {k: v for k, v in dataclasses.asdict(SMALL).items() if k != "relu"} | {
+        "sound": "embedding"
+    }
     save(path, Attention(SMALL), Card("attention", old, FeatureSpec()))
     loaded, card = load(path)
     assert not loaded.config.relu
@@ -167,7 +115,8 @@ def test_a_run_from_before_the_relu_is_another_recipe(tmp_path):
     new = Recipe(tmp_path, "attention")
     assert new.model["relu"] is True
     values = to_dict(new)
-    del values["model"]["relu"], values["model"]["rectified"]
+    del values["model"]["relu"]
+    values["model"]["rectified"] = False
     (tmp_path / "recipe.json").write_text(json.dumps(values))
     with pytest.raises(SoundspotError, match="a run of another recipe"):
         check_same(tmp_path / "recipe.json", new)

@@ -6,18 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from small_batch import small_batch
 
 from soundspot.model.attention import similarity
-from soundspot.model.methods.method import Batch
-from soundspot.model.methods.slavc import SLAVC, Heard, Seen, SLAVCConfig, fit
+from soundspot.model.methods.slavc import SLAVC, Branches, SLAVCConfig, fit
 
-SMALL = SLAVCConfig(c_v=5, c_a=3, dropout=0.0)
-
-
-def batch(b=3):
-    torch.manual_seed(0)
-    views = torch.randn(2, b, 5, 2, 3).unbind()
-    return Batch(*views, torch.rand(b, 2, 3), torch.full((b,), -1))
+SMALL = SLAVCConfig(c_v=7, c_a=5, dropout=0.0)
 
 
 def naive_fit(seen, heard, t):
@@ -49,7 +43,7 @@ def cross_entropy(p):
 
 
 def test_the_loss_equals_the_loops():
-    model, data = SLAVC(SMALL).eval(), batch()
+    model, data = SLAVC(SMALL).eval(), small_batch()
     with torch.no_grad():
         for weight in model.slow.parameters():
             weight.add_(torch.randn_like(weight))
@@ -66,17 +60,17 @@ def test_fit_by_hand():
     heard = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     e = math.e
     near = e / (e + 1)
-    found = fit(Seen(seen, seen), Heard(heard, heard), 1.0).exp()
+    found = fit(Branches(seen, seen), Branches(heard, heard), 1.0).exp()
     expected = near * near + (1 - near) * (1 - near)
     assert found.tolist() == [pytest.approx([expected, expected], rel=1e-5)]
     # With the place asked of another branch, the second sound is looked for in the wrong place.
     other = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    found = fit(Seen(seen, seen), Heard(heard, other), 1.0).exp()
+    found = fit(Branches(seen, seen), Branches(heard, other), 1.0).exp()
     assert found.tolist() == [pytest.approx([expected, 2 * near * (1 - near)], rel=1e-5)]
 
 
 def test_the_slow_network_moves_towards_the_trained_one_in_training_only():
-    model, data = SLAVC(dataclasses.replace(SMALL, momentum=0.75)), batch()
+    model, data = SLAVC(dataclasses.replace(SMALL, momentum=0.75)), small_batch()
     weight, slow = model.trained.localization.conv.weight, model.slow.localization.conv.weight
     assert torch.equal(weight, slow)
     with torch.no_grad():
@@ -88,21 +82,19 @@ def test_the_slow_network_moves_towards_the_trained_one_in_training_only():
     torch.testing.assert_close(slow, before + 1)
 
 
-def test_maps_are_the_mean_of_both_branches_of_the_chosen_network():
-    data = batch(1)
-    for momentum_maps in (True, False):
-        model = SLAVC(dataclasses.replace(SMALL, momentum_maps=momentum_maps))
-        with torch.no_grad():
-            for weight in model.slow.parameters():
-                weight.add_(torch.randn_like(weight))
-        network = model.slow if momentum_maps else model.trained
-        cosines = [
-            similarity(part.g(data.f_a), part.conv(data.f_v1))
-            for part in (network.correspondence, network.localization)
-        ]
-        torch.testing.assert_close(model.maps(data.f_v1, data.f_a), (cosines[0] + cosines[1]) / 2)
+def test_maps_are_the_mean_of_both_branches_of_the_slow_network():
+    model, data = SLAVC(SMALL), small_batch(1)
+    with torch.no_grad():
+        for weight in model.slow.parameters():
+            weight.add_(torch.randn_like(weight))
+    branches = model.slow.correspondence, model.slow.localization
+    cosines = [similarity(part.g(data.f_a), part.conv(data.f_v1)) for part in branches]
+    torch.testing.assert_close(model.maps(data.f_v1, data.f_a), (cosines[0] + cosines[1]) / 2)
 
 
 def test_dropout_is_drawn_anew_for_each_view_and_step():
-    model, data = SLAVC(dataclasses.replace(SMALL, dropout=0.5, momentum=1.0)).train(), batch()
+    model, data = (
+        SLAVC(dataclasses.replace(SMALL, dropout=0.5, momentum=1.0)).train(),
+        small_batch(),
+    )
     assert model(data).loss.item() != model(data).loss.item()

@@ -26,31 +26,30 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.common.config import Positive, Size
+from soundspot.model.losses import matched, pick_own
 from soundspot.model.methods.method import (
     Batch,
     Frame,
     Map,
     Method,
+    MethodConfig,
     MethodOutput,
     Sound,
+    mean_of,
     other_pairs,
 )
 
 
 @dataclass(frozen=True)
-class AVObjectConfig:
+class AVObjectConfig(MethodConfig):
     """The switches of audio-visual objects; the defaults are those of the released code.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         hidden: Hidden dimensions of both embeddings.
         embedding: Dimensions in which a location and a sound are compared.
         scale: What the learned scale starts from.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     hidden: Size = 512
     embedding: Size = 1024
     scale: Positive = 1.0
@@ -60,11 +59,11 @@ class AVObject(Method):
     """Two embeddings, and the scale of their cosine."""
 
     config_class = AVObjectConfig
+    config: AVObjectConfig
     training_only = ("scale",)
 
     def __init__(self, config: AVObjectConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.visual = _embedding(config.c_v, config.hidden, config.embedding)
         self.audio = _embedding(config.c_a, config.hidden, config.embedding)
         self.scale = nn.Parameter(torch.tensor(config.scale))
@@ -72,14 +71,12 @@ class AVObject(Method):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; each view has its own batch-norm statistics."""
         other_pairs(batch)
-        heard = self._hear(batch.f_a)
-        own = torch.arange(len(heard), device=heard.device)
-        loss, right = heard.new_zeros(()), heard.new_zeros(())
-        for f_v in (batch.f_v1, batch.f_v2):
-            scores = self.scale * every_score(self._see(f_v).flatten(start_dim=2), heard)
-            loss = loss + F.cross_entropy(scores, own) / 2
-            right = right + (scores.argmax(dim=1) == own).float().mean() / 2
-        return MethodOutput(loss, {"matched": right.detach(), "scale": self.scale.detach()})
+        heard, scale = self._hear(batch.f_a), self.scale
+        both = [scale * every_score(self._see(f_v).flatten(2), heard) for f_v in batch.views]
+        return mean_of(
+            MethodOutput(pick_own(scores), {"matched": matched(scores), "scale": scale})
+            for scores in both
+        )
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The cosine of every location with the sound, averaged over its patches."""

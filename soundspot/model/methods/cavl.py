@@ -39,8 +39,10 @@ from soundspot.model.methods.method import (
     Frame,
     Map,
     Method,
+    MethodConfig,
     MethodOutput,
     Sound,
+    mean_of,
     other_pairs,
 )
 
@@ -48,12 +50,10 @@ EPSILON = 1e-10  # of squared distances, whose root has no gradient at 0
 
 
 @dataclass(frozen=True)
-class CAVLConfig:
+class CAVLConfig(MethodConfig):
     """The switches of CAVL; the defaults are those of DSOL's code where it has them.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         dim: Dimensions of the shared space.
         sources: How many a scene has at the end of the curriculum; a batch of b pairs allows b / 2.
         grow_every: Training steps after which scenes gain a source.
@@ -64,8 +64,6 @@ class CAVLConfig:
             "distance" how near each location itself is to the sound.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     dim: Size = 512
     sources: Size = 2
     grow_every: Size = 100
@@ -86,13 +84,13 @@ class CAVL(Method):
     """One space for both modalities, and the step of the curriculum."""
 
     config_class = CAVLConfig
+    config: CAVLConfig
     full_precision = True
     training_only = ("step",)
     step: Tensor
 
     def __init__(self, config: CAVLConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         c_a, c_v, dim = config.c_a, config.c_v, config.dim
         self.visual = nn.Conv1d(c_v, dim, 1)
         self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, dim))
@@ -106,15 +104,14 @@ class CAVL(Method):
         sources = min(stage, self.config.sources, size // 2)
         heard = self._cluster(join_scenes(self._hear(batch.f_a), sources), sources).centers
         strangers = strange_scenes(size, sources).to(heard.device)
-        losses = []
-        for f_v in (batch.f_v1, batch.f_v2):
+        outputs = []
+        for f_v in batch.views:
             seen = self._cluster(join_scenes(self._see(f_v), sources), sources + 1).centers
-            distance = every_distance(heard, seen)
-            losses.append(contrastive_loss(distance, strangers, self.config.margin))
+            loss = contrastive_loss(every_distance(heard, seen), strangers, self.config.margin)
+            outputs.append(MethodOutput(loss, {"sources": torch.tensor(float(sources))}))
         if self.training:
             self.step += 1
-        report = {"sources": torch.tensor(float(sources))}
-        return MethodOutput(torch.stack(losses).mean(), report)
+        return mean_of(outputs)
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """What belongs to the nearest center; the frame is clustered as at the curriculum's end."""

@@ -1,28 +1,38 @@
-"""What the methods with negatives share: two small projections, and their cosine as the map."""
+"""What the methods with negatives share: which pairs those are, two projections, their cosine.
+
+Axes: b batch.
+"""
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from torch import nn
+from jaxtyping import Bool
+from torch import Tensor, nn
 
-from soundspot.common.config import Size
 from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import similarity
 from soundspot.model.heads import AudioTransform
-from soundspot.model.methods.method import Frame, Map, Method, Sound
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodConfig,
+    Sound,
+    other_pairs,
+)
+
+Negatives = Literal["all", "other_class"]
 
 
 @dataclass(frozen=True)
-class CosineConfig:
+class CosineConfig(MethodConfig):
     """The sizes of the projections.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         visual_conv: A trained 1 x 1 convolution on the visual feature.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     visual_conv: bool = False
 
 
@@ -44,9 +54,9 @@ class Projections(nn.Module):
 class CosineMethod(Method):
     """The two projections, and their cosine as the map."""
 
-    def __init__(self, config: CosineConfig, width: int | None = None) -> None:
-        super().__init__()
-        made = Projections(config, width)
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        made = Projections(config)
         self.g, self.conv = made.g, made.conv
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
@@ -54,16 +64,26 @@ class CosineMethod(Method):
         return similarity(self.g(f_a), self.conv(f_v))
 
 
-def check_batch(count: int) -> None:
-    """Refuse a batch of one pair, which leaves nothing to tell apart.
+def negative_pairs(batch: Batch, negatives: Negatives) -> Bool[Tensor, "b b"]:
+    """Which sound (column) is a negative of which frame (row).
 
-    Of a training in several processes each tells apart the pairs of its own share only.
+    A pair is never its own negative. Two pairs that were given the same sound file are negatives of
+    each other all the same, as a batch does not say which file a sound came from.
     """
-    if count < 2:
+    if negatives == "all":
+        return other_pairs(batch)
+    if (batch.cls < 0).any():
         raise SoundspotError(
-            "this method tells the pairs of a batch apart, so a batch of 1 teaches it nothing; "
-            "raise train.batch"
+            "model.negatives=other_class needs the class of every pair, but some pairs have none; "
+            "use model.negatives=all"
         )
+    chosen = batch.cls[:, None] != batch.cls[None, :]
+    if not chosen.any():
+        raise SoundspotError(
+            f"all {len(chosen)} pairs of a batch have one class, so none has a negative; raise "
+            "train.batch, or learn from more than one class"
+        )
+    return chosen
 
 
 def split_parts(parts: tuple[int, ...], c_v: int) -> tuple[int, ...]:

@@ -35,19 +35,19 @@ from soundspot.model.methods.method import (
     Frame,
     Map,
     Method,
+    MethodConfig,
     MethodOutput,
     Sound,
+    mean_of,
     other_pairs,
 )
 
 
 @dataclass(frozen=True)
-class DMCConfig:
+class DMCConfig(MethodConfig):
     """The switches of DMC; the defaults are those of the released code.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         centers: K, the number of spaces and of centers.
         dim: Dimensions of a space.
         rounds: How often the centers are computed.
@@ -56,8 +56,6 @@ class DMCConfig:
             cosine with the sound's center in that space.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     centers: Annotated[int, Range(2, 2**20)] = 10
     dim: Size = 16
     rounds: Size = 3
@@ -77,11 +75,11 @@ class DMC(Method):
     """Shared spaces for both modalities; the sound first takes as many channels as the frame."""
 
     config_class = DMCConfig
+    config: DMCConfig
     full_precision = True
 
     def __init__(self, config: DMCConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         c_a, c_v = config.c_a, config.c_v
         self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, c_v))
         self.spaces = nn.Conv1d(c_v, config.centers * config.dim, 1, bias=False)
@@ -91,11 +89,8 @@ class DMC(Method):
         others = other_pairs(batch)
         heard = self._hear(batch.f_a).centers
         margin = self.config.margin or float(self.config.centers)
-        losses = [
-            max_margin(every_agreement(self._see(f_v).centers, heard), others, margin)
-            for f_v in (batch.f_v1, batch.f_v2)
-        ]
-        return MethodOutput(torch.stack(losses).mean(), {})
+        both = [every_agreement(self._see(f_v).centers, heard) for f_v in batch.views]
+        return mean_of(MethodOutput(max_margin(each, others, margin), {}) for each in both)
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The best center's assignment, or the sound's cosine with every location in its space."""

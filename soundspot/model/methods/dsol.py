@@ -40,49 +40,47 @@ from soundspot.model.methods.method import (
     Frame,
     Map,
     Method,
+    MethodConfig,
     MethodOutput,
     Sound,
+    mean_of,
     other_pairs,
 )
 from soundspot.model.online_k_means import OnlineKMeans
 
 
 @dataclass(frozen=True)
-class DSOLConfig:
+class DSOLConfig(MethodConfig):
     """The switches of DSOL; the defaults are those of the released code where it has them.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         dim: Dimensions in which a location and a sound are compared.
         kinds: K, the size of the dictionary.
         stage_one: Training steps before kinds are matched.
         mask: An object is where l is above this, and at its peak.
         weight: lambda, the weight of L_loc in stage two.
-        map: "objects" joins the maps of the kinds that are heard; "sounding" is l itself, and
-            "cosine" the cosine that l is made of.
+        map: "objects" joins the maps of the kinds that are heard; "cosine" is the cosine that l is
+            made of.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     dim: Size = 128
     kinds: Annotated[int, Range(2, 2**20)] = 11
     stage_one: Count = 150
     mask: BelowOne = 0.05
     weight: Weight = 0.5
-    map: Literal["objects", "sounding", "cosine"] = "objects"
+    map: Literal["objects", "cosine"] = "objects"
 
 
 class DSOL(Method):
     """Localization, the dictionary of objects, and the classifier of sounds."""
 
     config_class = DSOLConfig
+    config: DSOLConfig
     training_only = ("step",)
     step: Tensor
 
     def __init__(self, config: DSOLConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         c_a, c_v, dim = config.c_a, config.c_v, config.dim
         self.visual = nn.Sequential(nn.Conv2d(c_v, dim, 1), nn.ReLU(), nn.Conv2d(dim, dim, 1))
         self.audio = nn.Sequential(nn.Linear(c_a, dim), nn.ReLU(), nn.Linear(dim, dim))
@@ -98,15 +96,10 @@ class DSOL(Method):
         matching = int(self.step) >= self.config.stage_one
         sound = batch.f_a.mean(dim=1)
         heard, kinds = self._hear(sound), self.class_a(sound)
-        views = [self._losses(f_v, heard, kinds, others, matching) for f_v in batch[:2]]
-        localize, classify, match = torch.stack(views).mean(dim=0)
+        outputs = [self._view(f_v, heard, kinds, others, matching) for f_v in batch.views]
         if self.training:
             self.step += 1
-        # Every term always enters, if with weight 0: DDP waits for a gradient of each parameter.
-        weights = (self.config.weight, 0.0, 1.0) if matching else (1.0, 1.0, 0.0)
-        loss = weights[0] * localize + weights[1] * classify + weights[2] * match
-        report = {"localize": localize, "classify": classify, "match": match}
-        return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
+        return mean_of(outputs)
 
     @property
     def resting(self) -> list[nn.Parameter]:
@@ -122,8 +115,6 @@ class DSOL(Method):
         if self.config.map == "cosine":
             return cosine
         located = (self.sharpness * cosine).sigmoid()
-        if self.config.map == "sounding":
-            return located
         shares = (3 * located[:, None] * self._object_maps(f_v)).softmax(dim=1)
         return torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
 
@@ -138,14 +129,14 @@ class DSOL(Method):
         kinds = F.normalize(self.dictionary.centers, dim=1)
         return self.object_scale * torch.einsum("kc,bchw->bkhw", kinds, objects(f_v))
 
-    def _losses(
+    def _view(
         self,
         f_v: Frame,
         heard: Float[Tensor, "b d"],
         kinds: Float[Tensor, "b k"],
         others: Bool[Tensor, "b b"],
         matching: bool,
-    ) -> Float[Tensor, "3"]:
+    ) -> MethodOutput:
         """L_loc, L_cls and L_c of one view; stage one also feeds the dictionary."""
         every = self.sharpness * torch.einsum("bdhw,jd->bjhw", self._see(f_v), heard)
         localize = localization_loss(every, others, quarters=matching)
@@ -157,7 +148,10 @@ class DSOL(Method):
         classify = F.cross_entropy(kinds, self.dictionary.assign(found))
         sounding = (located[:, None] * self._object_maps(f_v)).mean(dim=(2, 3))
         match = matching_loss(sounding, kinds.detach())
-        return torch.stack([localize, classify, match])
+        # Every term always enters, if with weight 0: DDP waits for a gradient of each parameter.
+        weights = (self.config.weight, 0.0, 1.0) if matching else (1.0, 1.0, 0.0)
+        loss = weights[0] * localize + weights[1] * classify + weights[2] * match
+        return MethodOutput(loss, {"localize": localize, "classify": classify, "match": match})
 
 
 def objects(f_v: Frame) -> Float[Tensor, "b c h w"]:

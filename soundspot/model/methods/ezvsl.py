@@ -19,15 +19,11 @@ Axes: b batch (of frames and of sounds), n locations of the grid.
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-
 from soundspot.common.config import Positive
-from soundspot.model.attention import every_similarity, soft_maximum
-from soundspot.model.methods.contrastive import info_nce, matched
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.attention import every_similarity
+from soundspot.model.losses import info_nce, matched
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
 
 
 @dataclass(frozen=True)
@@ -46,24 +42,11 @@ class EZVSL(CosineMethod):
     """Nothing is trained but the two projections."""
 
     config_class = EZVSLConfig
-
-    def __init__(self, config: EZVSLConfig) -> None:
-        super().__init__(config)
-        self.config = config
+    config: EZVSLConfig
 
     def forward(self, batch: Batch) -> MethodOutput:
-        """The mean of both views' losses; neither view knows of the other."""
-        check_batch(len(batch.f_a))
-        heard = self.g(batch.f_a)
-        both = [
-            soft_maximum(every_similarity(heard, self.conv(f_v)), 0.0) / self.config.temperature
-            for f_v in (batch.f_v1, batch.f_v2)
-        ]
-        loss = torch.stack([matching_loss(logits) for logits in both]).mean()
-        right = torch.stack([matched(logits) for logits in both]).mean()
-        return MethodOutput(loss, {"matched": right.detach()})
-
-
-def matching_loss(logits: Float[Tensor, "b b"]) -> Float[Tensor, ""]:
-    """The sum of both directions; `info_nce` is their mean."""
-    return 2 * info_nce(logits, torch.eye(len(logits), device=logits.device))
+        """The mean of both views' losses, each the sum of both directions."""
+        other_pairs(batch)
+        heard, t = self.g(batch.f_a), self.config.temperature
+        both = [every_similarity(heard, self.conv(f_v)).amax(dim=2) / t for f_v in batch.views]
+        return mean_of(MethodOutput(2 * info_nce(fit), {"matched": matched(fit)}) for fit in both)

@@ -32,12 +32,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from soundspot.common.config import BelowOne, Count, Positive, Weight
-from soundspot.model.attention import min_max, soft_maximum
+from soundspot.model.attention import min_max
 from soundspot.model.draws import Draws, dropped
-from soundspot.model.methods.contrastive import matched
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
-from soundspot.model.methods.ezvsl import matching_loss
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.losses import info_nce, matched
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
 
 
 @dataclass(frozen=True)
@@ -76,35 +75,33 @@ class FNAC(CosineMethod):
     """EZ-VSL, told by similarity within each modality which pairs are no negatives."""
 
     config_class = FNACConfig
+    config: FNACConfig
     training_only = ("draws.",)
 
     def __init__(self, config: FNACConfig) -> None:
         super().__init__(config)
-        self.config = config
         self.draws = Draws()
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
-        check_batch(len(batch.f_a))
+        other_pairs(batch)
         config = self.config
         warm = int(self.draws.steps) >= config.warmup
         generator = self.draws.step() if self.training else None
         heard = F.normalize(self.g(batch.f_a), dim=1)
-        losses, rights = [], []
-        for f_v in (batch.f_v1, batch.f_v2):
+        outputs = []
+        for f_v in batch.views:
             seen = F.normalize(self.conv(dropped(f_v, config.dropout, generator)), dim=1)
             every = torch.einsum("kc,bchw->bkhw", heard, seen)
-            logits = soft_maximum(every.flatten(2), 0.0) / config.temperature
-            loss = matching_loss(logits)
+            logits = every.amax(dim=(2, 3)) / config.temperature
+            loss = 2 * info_nce(logits)
             if warm:
                 terms = regularizers(heard, seen, every, config)
                 loss = loss + config.audio_weight * terms.audio
                 loss = loss + config.source_weight * terms.source
                 loss = loss + config.visual_weight * terms.visual
-            losses.append(loss)
-            rights.append(matched(logits))
-        report = {"matched": torch.stack(rights).mean().detach()}
-        return MethodOutput(torch.stack(losses).mean(), report)
+            outputs.append(MethodOutput(loss, {"matched": matched(logits)}))
+        return mean_of(outputs)
 
 
 def regularizers(
@@ -118,7 +115,7 @@ def regularizers(
     def alike(x: Float[Tensor, "b c"]) -> Float[Tensor, "b b"]:
         return (x @ x.T / config.temperature).softmax(dim=1)
 
-    across = (soft_maximum(every.flatten(2), 0.0) / config.temperature).softmax(dim=1)
+    across = (every.amax(dim=(2, 3)) / config.temperature).softmax(dim=1)
     own = every.diagonal().permute(2, 0, 1)
     sounding = (min_max(own) > config.threshold).to(seen.dtype)
     source = (seen * sounding[:, None]).mean(dim=(2, 3))

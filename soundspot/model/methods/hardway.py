@@ -16,9 +16,9 @@ from torch import Tensor
 
 from soundspot.common.config import Positive
 from soundspot.model.attention import every_similarity
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod
-from soundspot.model.methods.method import Batch, MethodOutput
-from soundspot.model.methods.senocak import Negatives, negative_pairs
+from soundspot.model.losses import among, pick_own
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Negatives, negative_pairs
+from soundspot.model.methods.method import Batch, MethodOutput, mean_of
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,16 @@ class HardWay(CosineMethod):
     """Bring a sound to the locations it fits, away from the rest and from other frames."""
 
     config_class = HardWayConfig
-
-    def __init__(self, config: HardWayConfig) -> None:
-        super().__init__(config)
-        self.config = config
+    config: HardWayConfig
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
-        negatives = negative_pairs(batch.cls, self.config.negatives)
+        negatives = negative_pairs(batch, self.config.negatives)
         heard = self.g(batch.f_a)
-        losses = [
-            hardway_loss(every_similarity(heard, self.conv(f_v)), negatives, self.config)
-            for f_v in (batch.f_v1, batch.f_v2)
-        ]
-        return MethodOutput(torch.stack(losses).mean(), {})
+        both = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
+        return mean_of(
+            MethodOutput(hardway_loss(every, negatives, self.config), {}) for every in both
+        )
 
 
 def hardway_loss(
@@ -87,14 +83,12 @@ def hardway_loss(
     sharpness, low = config.sharpness, config.background_threshold
     if not config.trimap:
         low = config.positive_threshold
-    own = torch.eye(len(a0), dtype=torch.bool, device=a0.device)
-    logits = masked_mean(a0, (a0 - config.positive_threshold) / sharpness)
-    logits = logits.masked_fill(~(own | negatives), -torch.inf)
+    logits = among(masked_mean(a0, (a0 - config.positive_threshold) / sharpness), negatives)
     if config.background:
-        a = a0[own]
+        a = a0.diagonal().T
         background = masked_mean(a, (low - a) / sharpness)
         logits = torch.cat([logits, background[:, None]], dim=1)
-    return F.cross_entropy(logits / config.temperature, torch.arange(len(a0), device=a0.device))
+    return pick_own(logits / config.temperature)
 
 
 def masked_mean(

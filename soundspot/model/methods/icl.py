@@ -31,9 +31,8 @@ from torch import Tensor
 
 from soundspot.common.config import Positive, Share
 from soundspot.model.attention import every_similarity, min_max, similarity
-from soundspot.model.methods.contrastive import similarity_of_sounds
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
-from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.methods.method import Batch, MethodOutput, Sound, mean_of
 from soundspot.model.momentum import follow, slow_copy
 
 
@@ -66,11 +65,11 @@ class ICL(CosineMethod):
     """Two projections that learn from the maps of their slow copies."""
 
     config_class = ICLConfig
+    config: ICLConfig
     training_only = ("last.",)
 
     def __init__(self, config: ICLConfig) -> None:
         super().__init__(config)
-        self.config = config
         self.last = slow_copy(Projections(config))
         follow(self.last.g, self.g, 0.0)
         follow(self.last.conv, self.conv, 0.0)
@@ -83,8 +82,8 @@ class ICL(CosineMethod):
             follow(self.last.conv, self.conv, config.momentum)
         heard = self.g(batch.f_a)
         alike = similarity_of_sounds(batch.f_a)
-        losses = []
-        for f_v in (batch.f_v1, batch.f_v2):
+        outputs = []
+        for f_v in batch.views:
             with torch.no_grad():
                 before, now = self.last.g(batch.f_a), self.last.conv(f_v)
                 found = min_max(similarity(before, now)).flatten(1)
@@ -92,8 +91,16 @@ class ICL(CosineMethod):
                 weights = shares(alike, under(every_similarity(before, now), sounding), config)
             every = every_similarity(heard, self.conv(f_v))
             silent = found <= config.background_threshold
-            losses.append(icl_loss(every, sounding, silent, weights, config.temperature))
-        return MethodOutput(torch.stack(losses).mean(), {})
+            loss = icl_loss(every, sounding, silent, weights, config.temperature)
+            outputs.append(MethodOutput(loss, {}))
+        return mean_of(outputs)
+
+
+def similarity_of_sounds(f_a: Sound) -> Float[Tensor, "b b"]:
+    """How alike the frozen encoder finds sounds: the cosine of what differs from their mean."""
+    mean = f_a.mean(dim=1)
+    unit = F.normalize(mean - mean.mean(dim=0), dim=1)
+    return unit @ unit.T
 
 
 def under(every: Float[Tensor, "b k n"], chosen: Bool[Tensor, "b n"]) -> Float[Tensor, "b k"]:

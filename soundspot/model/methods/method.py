@@ -4,12 +4,15 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 d dimensions of a representation.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from soundspot.common.config import Size
 from soundspot.common.errors import SoundspotError
 
 Frame = Float[Tensor, "b c h w"]
@@ -33,12 +36,39 @@ class Batch(NamedTuple):
     f_a: Sound
     cls: Int[Tensor, "b"]
 
+    @property
+    def views(self) -> tuple[Frame, Frame]:
+        """The visual features of both views."""
+        return self.f_v1, self.f_v2
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """The channels that every method takes from its encoders.
+
+    Attributes:
+        c_v: Channels of the visual feature.
+        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
+    """
+
+    c_v: Size = 512
+    c_a: Size = 128
+
 
 class MethodOutput(NamedTuple):
     """The loss to minimize, and detached scalars for the log."""
 
     loss: Float[Tensor, ""]
     report: dict[str, Tensor]
+
+
+def mean_of(outputs: Iterable[MethodOutput]) -> MethodOutput:
+    """The mean of losses, of both views for example, and of all that they report."""
+    losses, reports = zip(*outputs, strict=True)
+    report = {
+        name: torch.stack([each[name].detach() for each in reports]).mean() for name in reports[0]
+    }
+    return MethodOutput(torch.stack(losses).mean(), report)
 
 
 class Method(nn.Module):
@@ -56,6 +86,10 @@ class Method(nn.Module):
     training_only: tuple[str, ...] = ()
     trainable: bool = True
     full_precision: bool = False
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.config = config
 
     @property
     def heads(self) -> list[nn.Parameter]:

@@ -41,8 +41,10 @@ from soundspot.model.methods.method import (
     Frame,
     Map,
     Method,
+    MethodConfig,
     MethodOutput,
     Sound,
+    mean_of,
     other_pairs,
 )
 from soundspot.model.online_k_means import OnlineKMeans
@@ -51,12 +53,10 @@ EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
-class MSSLConfig:
+class MSSLConfig(MethodConfig):
     """The switches of MSSL; the defaults are those of the released code where it has them.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature: 128 for VGGish, 1024 for YAMNet.
         classes: How many pseudo-labels there are.
         width: Channels of the trained features of both modalities.
         hidden: Hidden dimensions of the projections.
@@ -68,8 +68,6 @@ class MSSLConfig:
             the frame's class activation at every location, which stage one alone decides.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     classes: Annotated[int, Range(2, 2**20)] = 7
     width: Size = 512
     hidden: Size = 1024
@@ -84,12 +82,12 @@ class MSSL(Method):
     """Features, class scores and projections of both modalities, and the classes of sounds."""
 
     config_class = MSSLConfig
+    config: MSSLConfig
     training_only: tuple[str, ...] = ("class_v.", "avc.", "labels.", "step")
     step: Tensor
 
     def __init__(self, config: MSSLConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         if config.map == "activation":  # the class holds what the default map does not use
             self.training_only = ("project_v.", "project_a.", "avc.", "labels.", "step")
         c_a, width, classes = config.c_a, config.width, config.classes
@@ -115,12 +113,9 @@ class MSSL(Method):
             self.step += 1
         label = F.one_hot(self.labels.assign(sound), self.config.classes).to(sound.dtype)
         heard = self._hear(batch.f_a)
-        views = [self._losses(self._see(f_v), heard, label, others) for f_v in batch[:2]]
-        classify, correspond, align = torch.stack(views).mean(dim=0)
-        # L_d always enters, if with weight 0: DDP waits for a gradient of every parameter.
-        loss = classify + correspond + aligning * align
-        report = {"classify": classify, "correspond": correspond, "align": align}
-        return MethodOutput(loss, {name: value.detach() for name, value in report.items()})
+        return mean_of(
+            self._view(self._see(f_v), heard, label, others, aligning) for f_v in batch.views
+        )
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """What each class makes of every location, averaged over the classes that are heard."""
@@ -143,33 +138,32 @@ class MSSL(Method):
         heard: Tensor = self.audio(even(f_a.transpose(1, 2)))
         return heard
 
-    def _losses(
+    def _view(
         self,
         seen: Float[Tensor, "b f n"],
         heard: Float[Tensor, "b f p"],
         label: Float[Tensor, "b e"],
         others: Bool[Tensor, "b b"],
-    ) -> Float[Tensor, "3"]:
+        aligning: float,
+    ) -> MethodOutput:
         """L_a + L_v, L_avc and L_d of one view."""
         scores_v, scores_a = self.class_v(seen), self.class_a(heard)
         of_frame, of_sound = scores_v.mean(dim=2), scores_a.mean(dim=2)
-        classify = sum(
-            F.binary_cross_entropy_with_logits(scores, label) for scores in (of_frame, of_sound)
-        )
-        size = len(seen)
+        classify = F.binary_cross_entropy_with_logits(of_frame, label)
+        classify = classify + F.binary_cross_entropy_with_logits(of_sound, label)
+        frames, sounds = seen.mean(dim=2)[:, None], heard.mean(dim=2)[None]
         both = torch.cat(
-            [
-                seen.mean(dim=2)[:, None].expand(-1, size, -1),
-                heard.mean(dim=2)[None].expand(size, -1, -1),
-            ],
-            dim=2,
+            [frames.expand(-1, len(seen), -1), sounds.expand(len(seen), -1, -1)], dim=2
         )
         correspond = correspondence_loss(self.avc(both), others)
         vectors_v = F.normalize(self.project_v(class_means(seen, scores_v)), dim=1)
         vectors_a = self._class_vectors_a(heard)
         there = torch.stack([of_frame, of_sound]).sigmoid() > self.config.threshold
         align = alignment_loss(vectors_v, vectors_a, there[0], there[1], self.config.margin)
-        return torch.stack([torch.as_tensor(classify), correspond, align])
+        # L_d always enters, if with weight 0: DDP waits for a gradient of every parameter.
+        loss = classify + correspond + aligning * align
+        report = {"classify": classify, "correspond": correspond, "align": align}
+        return MethodOutput(loss, report)
 
     def _class_vectors_a(self, heard: Float[Tensor, "b f p"]) -> Float[Tensor, "b d e"]:
         return F.normalize(self.project_a(class_means(heard, self.class_a(heard))), dim=1)

@@ -18,13 +18,13 @@ from torch import Tensor
 from soundspot.common.config import Positive, Size
 from soundspot.model.attention import attention_weights
 from soundspot.model.label_map import Thing
-from soundspot.model.methods.method import Frame, Map, Method, Sound
+from soundspot.model.methods.method import Frame, Map, Method, MethodConfig, Sound
 
 FAINTEST = 1e-6  # a lower score of a sound counts as this
 
 
 @dataclass(frozen=True)
-class NamesConfig:
+class NamesConfig(MethodConfig):
     """The sizes of the two classifiers, and how their evidence is weighed.
 
     Attributes:
@@ -58,6 +58,7 @@ class Names(Method):
     """Both classifiers and the label map as buffers: a checkpoint holds all that it needs."""
 
     config_class = NamesConfig
+    config: NamesConfig
     trainable = False
     sound_weight: Tensor
     sound_bias: Tensor
@@ -67,8 +68,7 @@ class Names(Method):
     seen_as: Tensor
 
     def __init__(self, config: NamesConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.register_buffer("sound_weight", torch.zeros(config.sounds, config.c_a))
         self.register_buffer("sound_bias", torch.zeros(config.sounds))
         self.register_buffer("class_weight", torch.zeros(config.classes, config.c_v))

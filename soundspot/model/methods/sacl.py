@@ -35,8 +35,9 @@ from torch import Tensor
 
 from soundspot.common.config import BelowOne, Positive, Range, Size
 from soundspot.model.attention import every_similarity
-from soundspot.model.methods.cosine import CosineConfig, CosineMethod, check_batch
-from soundspot.model.methods.method import Batch, MethodOutput, Sound
+from soundspot.model.losses import among, pick_own
+from soundspot.model.methods.cosine import CosineConfig, CosineMethod
+from soundspot.model.methods.method import Batch, MethodOutput, Sound, other_pairs
 
 ROUNDS = 5  # of k-means
 
@@ -63,18 +64,15 @@ class SACL(CosineMethod):
     """Nothing is trained but the two projections."""
 
     config_class = SACLConfig
+    config: SACLConfig
     full_precision = True
-
-    def __init__(self, config: SACLConfig) -> None:
-        super().__init__(config)
-        self.config = config
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The sum of both views' losses, which share the sounds and the segment."""
         config = self.config
-        check_batch(len(batch.f_a))
+        other_pairs(batch)
         heard = self.g(batch.f_a)
-        every = [every_similarity(heard, self.conv(f_v)) for f_v in (batch.f_v1, batch.f_v2)]
+        every = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
         upper = [upper_part(maps.detach().diagonal().T, config.kept) for maps in every]
         names = segments(batch.f_v1, batch.f_v2, config.segments).chunk(2, dim=1)
         masks = compacted(upper[0], upper[1], names[0], names[1], config.segments)
@@ -153,6 +151,4 @@ def sacl_loss(
     """Cross-entropy of every frame (rows) over its own sound and its negatives."""
     counts = counts | ~counts.any(dim=1, keepdim=True)  # a flat map has no upper half
     logits = every.masked_fill(~counts[:, None], -torch.inf).amax(dim=2) / temperature
-    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    logits = logits.masked_fill(~(own | negatives), -torch.inf)
-    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+    return pick_own(among(logits, negatives))

@@ -19,27 +19,35 @@ Written from the released code and the abstract; the full paper could not be rea
 What differs: the frozen encoders replace both ResNet-18s, so that each branch is a 1 x 1
 convolution and g. Of the two views of a frame the trained network sees the first, the momentum
 network the second. The published momentum forgets the initial weights after some thousand steps:
-for short trainings it has to be smaller (`momentum`), or maps made by the trained network
-(`momentum_maps=false`).
+for short trainings it has to be smaller.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, c channels, p audio
 patches, a audio channels (c_a), h w feature grid.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.common.config import BelowOne, Positive, Share
 from soundspot.model.attention import every_similarity, similarity
 from soundspot.model.draws import Draws, dropped
-from soundspot.model.methods.contrastive import matched
-from soundspot.model.methods.cosine import CosineConfig, Projections, check_batch
-from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound
+from soundspot.model.losses import matched, pick_own
+from soundspot.model.methods.cosine import CosineConfig, Projections
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    other_pairs,
+)
 from soundspot.model.momentum import follow, slow_copy
 
 
@@ -51,26 +59,18 @@ class SLAVCConfig(CosineConfig):
         temperature: Of both softmaxes (t).
         dropout: Share of the visual feature that is dropped out in training.
         momentum: Of the momentum network.
-        momentum_maps: Whether maps are made by the momentum network, as published, or by the
-            trained one.
     """
 
     visual_conv: bool = True
     temperature: Positive = 0.03
     dropout: BelowOne = 0.9
     momentum: Share = 0.999
-    momentum_maps: bool = True
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({"momentum_maps": True})
 
 
-class Seen(NamedTuple):
-    """A frame in the correspondence and in the localization branch."""
-
-    correspondence: Tensor
-    localization: Tensor
-
-
-class Heard(NamedTuple):
-    """A sound in the correspondence and in the localization branch."""
+class Branches(NamedTuple):
+    """A frame or a sound in the correspondence and in the localization branch."""
 
     correspondence: Tensor
     localization: Tensor
@@ -82,29 +82,29 @@ class _Network(nn.Module):
         self.correspondence = Projections(config)
         self.localization = Projections(config)
 
-    def see(self, f_v: Tensor) -> Seen:
-        return Seen(self.correspondence.conv(f_v), self.localization.conv(f_v))
+    def see(self, f_v: Tensor) -> Branches:
+        return Branches(self.correspondence.conv(f_v), self.localization.conv(f_v))
 
-    def hear(self, f_a: Tensor) -> Heard:
-        return Heard(self.correspondence.g(f_a), self.localization.g(f_a))
+    def hear(self, f_a: Tensor) -> Branches:
+        return Branches(self.correspondence.g(f_a), self.localization.g(f_a))
 
 
 class SLAVC(Method):
     """Two branches, each trained against the slow copy of itself."""
 
     config_class = SLAVCConfig
+    config: SLAVCConfig
+    training_only = ("draws.", "trained.")
 
     def __init__(self, config: SLAVCConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.trained = _Network(config)
         self.slow = slow_copy(self.trained)
         self.draws = Draws()
-        self.training_only = ("draws.", "trained." if config.momentum_maps else "slow.")
 
     def forward(self, batch: Batch) -> MethodOutput:
         """Both losses; the momentum network moves first, towards what the last step left."""
-        check_batch(len(batch.f_a))
+        other_pairs(batch)
         config = self.config
         generator = self.draws.step() if self.training else None
         first = dropped(batch.f_v1, config.dropout, generator)
@@ -115,19 +115,16 @@ class SLAVC(Method):
             slow_seen, slow_heard = self.slow.see(second), self.slow.hear(batch.f_a)
         seen, heard = self.trained.see(first), self.trained.hear(batch.f_a)
         fits = fit(seen, slow_heard, config.temperature)
-        target = torch.arange(len(fits), device=fits.device)
-        loss = F.cross_entropy(fits, target)
-        loss = loss + F.cross_entropy(fit(slow_seen, heard, config.temperature), target)
+        loss = pick_own(fits) + pick_own(fit(slow_seen, heard, config.temperature))
         return MethodOutput(loss, {"matched": matched(fits.detach())})
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The mean of both branches' cosines."""
-        network = self.slow if self.config.momentum_maps else self.trained
-        seen, heard = network.see(f_v), network.hear(f_a)
+        seen, heard = self.slow.see(f_v), self.slow.hear(f_a)
         return (similarity(heard[0], seen[0]) + similarity(heard[1], seen[1])) / 2
 
 
-def fit(seen: Seen, heard: Heard, temperature: float) -> Float[Tensor, "b k"]:
+def fit(seen: Branches, heard: Branches, temperature: float) -> Float[Tensor, "b k"]:
     """How well every frame fits every sound (log p), summed over where it may come from."""
     belongs = every_similarity(heard.correspondence, seen.correspondence) / temperature
     place = every_similarity(heard.localization, seen.localization) / temperature

@@ -33,10 +33,9 @@ from torch import Tensor
 
 from soundspot.common.config import Count, Weight
 from soundspot.model.attention import every_similarity
-from soundspot.model.methods.cosine import CosineMethod
+from soundspot.model.methods.cosine import CosineMethod, negative_pairs
 from soundspot.model.methods.hardway import HardWayConfig, hardway_loss
 from soundspot.model.methods.method import Batch, MethodOutput
-from soundspot.model.methods.senocak import negative_pairs
 
 
 @dataclass(frozen=True)
@@ -57,22 +56,17 @@ class SSLTIE(CosineMethod):
     """HardWay on two views whose maps have to agree where they show the same."""
 
     config_class = SSLTIEConfig
-
-    def __init__(self, config: SSLTIEConfig) -> None:
-        super().__init__(config)
-        self.config = config
+    config: SSLTIEConfig
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' contrast, and the difference of their maps."""
         config = self.config
-        others = torch.zeros(1, 1, dtype=torch.bool)  # a single pair has its own background alone
-        if len(batch.cls) > 1:
-            others = negative_pairs(batch.cls, config.negatives)
+        others = torch.zeros_like(batch.cls[None], dtype=torch.bool)
+        if len(batch.cls) > 1:  # a single pair has its own background alone
+            others = negative_pairs(batch, config.negatives)
         heard = self.g(batch.f_a)
-        both = [every_similarity(heard, self.conv(f_v)) for f_v in (batch.f_v1, batch.f_v2)]
-        contrast = torch.stack(
-            [hardway_loss(every, others.to(every.device), config) for every in both]
-        ).mean()
+        both = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
+        contrast = torch.stack([hardway_loss(every, others, config) for every in both]).mean()
         first, second = (every.diagonal().T for every in both)
         there = register(batch.f_v1, batch.f_v2, config.shift)
         difference = map_difference(first, second, there)

@@ -13,16 +13,24 @@ from soundspot.common.config import Range, Size
 from soundspot.model.attention import attend, similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector, pooled_audio
 from soundspot.model.losses import collapse_monitor, negative_cosine
-from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound, Vector
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodConfig,
+    MethodOutput,
+    Sound,
+    Vector,
+)
 from soundspot.model.pcm import PCM, Variant
 
 
 @dataclass(frozen=True)
-class SSPLConfig:
+class SSPLConfig(MethodConfig):
     """The switches of the paper; the defaults are its SSPL without PCM.
 
     Attributes:
-        c_v, c_a: Channels of the visual and of the audio feature (VGGish 128, YAMNet 1024).
         pcm, cycles: Whether the PCM refines the visual feature (Sec. 3.3), and its T.
         variant: Whether g and the PCM follow the released code or the paper's text.
         scaling, fusion: From map to weights (Table 5); how sound and vision are joined (Table S5).
@@ -30,8 +38,6 @@ class SSPLConfig:
         projection, hidden: Output and hidden dimensions of the projector.
     """
 
-    c_v: Size = 512
-    c_a: Size = 128
     pcm: bool = False
     cycles: Annotated[int, Range(1, 1000)] = 5
     variant: Variant = "released"
@@ -84,14 +90,13 @@ class SSPL(Method):
     training_only: tuple[str, ...] = ("branch.projector.", "predictor.")
 
     def __init__(self, config: SSPLConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.branch = Branch(config)
         self.predictor: nn.Module = Predictor(config.projection)
 
     def forward(self, batch: Batch) -> MethodOutput:
         """Each view runs on its own, so that batch-norm statistics stay those of one view."""
-        z1, z2 = (self.branch(f_v, batch.f_a).z for f_v in (batch.f_v1, batch.f_v2))
+        z1, z2 = (self.branch(f_v, batch.f_a).z for f_v in batch.views)
         loss = self.predict_views(z1, z2)
         return MethodOutput(loss, {"objective": loss.detach(), "z_std": collapse_monitor(z1)})
 

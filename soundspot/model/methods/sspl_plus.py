@@ -8,9 +8,10 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 which sound and frame are compared, h w feature grid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,16 @@ from soundspot.common.config import Positive, Range, Share, Size, Weight
 from soundspot.model import attention, losses
 from soundspot.model.heads import AudioTransform, Predictor, Projector
 from soundspot.model.methods.cosine import split_parts
-from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound, Vector
+from soundspot.model.methods.method import (
+    Batch,
+    Frame,
+    Map,
+    Method,
+    MethodOutput,
+    Sound,
+    Vector,
+    mean_of,
+)
 from soundspot.model.methods.sspl import SSPL, Branch, SSPLConfig, Stream
 from soundspot.model.momentum import follow, follow_common, slow_copy
 from soundspot.model.pcm import PCM
@@ -34,13 +44,10 @@ class SSPLPlusConfig(SSPLConfig):
         visual_conv: A trained 1 x 1 convolution on the visual feature.
         embedding: Channels that the convolution brings the visual feature to; 0 is as many as it
             has.
-        self_attention: Temperature of a self-attention without parameters on the visual feature,
-            before the PCM; 0 is off.
-        map_self_attention: The same, after the PCM and only when maps are made; training does
-            without it.
+        map_self_attention: Temperature of a self-attention without parameters on the visual
+            feature, only when maps are made: training does without it. 0 is off.
         map_centering: How much of what all sounds have in common is taken from a sound when maps
             are made: 0 is nothing, 1 all of it.
-        map_boxes: How far maps are drawn out towards boxes: 0 is not at all.
         objective: What brings the two views' representations together; with "none" nothing does,
             and the cross-modal term learns from one view alone.
         momentum: Of BYOL's target network.
@@ -48,23 +55,23 @@ class SSPLPlusConfig(SSPLConfig):
         alignment_objective: "barlow" decorrelates what is seen and what is heard; with "clusters"
             each predicts the other's cluster.
         alignment_temperature: Softness of its pooling over the grid.
-        alignment_off_diagonal: Weight of the redundancy reduction of "barlow".
         clusters: How many there are for "clusters".
     """
 
     visual_conv: bool = False
     embedding: Annotated[int, Range(0, 2**20)] = 0
-    self_attention: Weight = 0.0
     map_self_attention: Weight = 0.0
     map_centering: Weight = 0.0
-    map_boxes: Share = 0.0
     objective: Literal["simsiam", "byol", "wmse", "barlow", "none"] = "simsiam"
     momentum: Share = 0.99
     alignment: Weight = 0.0
     alignment_objective: Literal["barlow", "clusters"] = "barlow"
     alignment_temperature: Positive = 0.1
-    alignment_off_diagonal: float = 0.005
     clusters: Size = 128
+
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"self_attention": 0.0, "map_boxes": 0.0, "alignment_off_diagonal": 0.005}
+    )
 
     def __post_init__(self) -> None:
         """Refuse what cannot be built."""
@@ -80,7 +87,7 @@ class SSPLPlusConfig(SSPLConfig):
 
 
 class PlusBranch(Branch):
-    """A branch whose visual feature may be convolved and attend to itself before the PCM."""
+    """A branch whose visual feature may be convolved before the PCM."""
 
     config: SSPLPlusConfig
 
@@ -96,11 +103,8 @@ class PlusBranch(Branch):
             self.projector = Projector(width, config.hidden, config.projection)
 
     def refine(self, f_v: Frame, f_a: Sound, cycles: int | None, trace: bool) -> list[Tensor]:
-        """Convolution and self-attention, then the PCM."""
-        f_v = self.conv(f_v)
-        if self.config.self_attention:
-            f_v = attention.self_attended(f_v, self.config.self_attention)
-        return super().refine(f_v, f_a, cycles, trace)
+        """Convolution, then the PCM."""
+        return super().refine(self.conv(f_v), f_a, cycles, trace)
 
 
 class SSPLPlus(SSPL):
@@ -112,8 +116,7 @@ class SSPLPlus(SSPL):
     training_only = (*SSPL.training_only, "target.", "prototypes")
 
     def __init__(self, config: SSPLPlusConfig) -> None:
-        Method.__init__(self)
-        self.config = config
+        Method.__init__(self, config)
         self.branch = PlusBranch(config)
         self.predictor = nn.Identity()
         if config.objective in ("simsiam", "byol"):
@@ -154,7 +157,7 @@ class SSPLPlus(SSPL):
         with torch.no_grad():
             if self.training:
                 follow(self.target, self.branch, self.config.momentum)
-            target1, target2 = (self.target(f_v, batch.f_a).z for f_v in batch[:2])
+            target1, target2 = (self.target(f_v, batch.f_a).z for f_v in batch.views)
         return losses.byol(self.predictor(z1), self.predictor(z2), target1, target2)
 
     def _alignment(self, stream: Stream, f_a: Tensor) -> Tensor:
@@ -167,7 +170,7 @@ class SSPLPlus(SSPL):
             return losses.swapped_prediction(seen, known)
         weights = attention.spatial_softmax(stream.similarity, temperature)
         seen = attention.attended_sum(weights, F.normalize(stream.f_v, dim=1))
-        return losses.barlow_twins(seen, heard, self.config.alignment_off_diagonal)
+        return losses.barlow_twins(seen, heard)
 
     def hear(self, f_a: Sound) -> Vector:
         """The sound as maps compare it with the frame."""
@@ -178,10 +181,7 @@ class SSPLPlus(SSPL):
 
     def locate(self, f_a: Sound, f_v: Frame) -> Map:
         """The cosine of sound and frame, after self-attention if that is on."""
-        config = self.config
-        return attention.joined_map(
-            self.hear(f_a), [f_v], config.map_self_attention, config.map_boxes
-        )
+        return attention.joined_map(self.hear(f_a), [f_v], self.config.map_self_attention)
 
 
 @dataclass(frozen=True)
@@ -210,10 +210,10 @@ class JoinedSSPL(Method):
     """
 
     config_class = JoinedSSPLConfig
+    config: JoinedSSPLConfig
 
     def __init__(self, config: JoinedSSPLConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.parts = split_parts(config.parts, config.c_v)
         plain = replace(config, parts=(), first_attends=None)
         self.towers: Sequence[SSPLPlus] = nn.ModuleList(  # type: ignore[assignment]
@@ -230,16 +230,11 @@ class JoinedSSPL(Method):
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of the losses; what they report, too, is averaged."""
-        views = zip(*(self._split(f_v) for f_v in batch[:2]), strict=True)
-        outputs: list[MethodOutput] = [
+        views = zip(*map(self._split, batch.views), strict=True)
+        return mean_of(
             tower(batch._replace(f_v1=one, f_v2=other))
             for tower, (one, other) in zip(self.towers, views, strict=True)
-        ]
-        report = {
-            name: torch.stack([output.report[name] for output in outputs]).mean()
-            for name in outputs[0].report
-        }
-        return MethodOutput(torch.stack([output.loss for output in outputs]).mean(), report)
+        )
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """The mean of the encoders' cosines with the sound, after self-attention if that is on."""
@@ -250,7 +245,7 @@ class JoinedSSPL(Method):
         heard = attention.side_by_side([tower.hear(f_a) for tower in self.towers])
         config = self.config
         return attention.joined_map(
-            heard, seen, config.map_self_attention, config.map_boxes, config.first_attends
+            heard, seen, config.map_self_attention, first_attends=config.first_attends
         )
 
     def _split(self, f_v: Tensor) -> tuple[Tensor, ...]:
