@@ -1,8 +1,7 @@
 """Pictures of a localization: the heat map over its frame, and the three-part picture.
 
-Drawn with NumPy and Pillow alone, so no extra is needed. The layer of heat is computed in any
-linear color space, RGB for pictures and YUV for videos, and is premultiplied: a color times its
-opacity, which adds up and is enlarged without fringes.
+Drawn with NumPy and Pillow alone, so no extra is needed. The layer of heat is premultiplied: a
+color times its opacity, which adds up.
 
 Axes: height width cells of the heat map; channels of the colors, then the opacity.
 """
@@ -28,7 +27,6 @@ from soundspot.inference.outputs import PICTURE_FORMATS, check_picture
 from soundspot.media.decoding import Picture, Waveform
 
 Heat = Float32[np.ndarray, "height width"]  # 0..1
-Matrix = tuple[tuple[float, float, float], ...]  # rows: an RGB color -> the channels of a space
 Color = tuple[int, int, int]
 Page = UInt8[np.ndarray, "page_height page_width 3"]
 
@@ -42,7 +40,6 @@ ANCHORS = (
     (227, 89, 51), (249, 140, 10), (249, 201, 50), (252, 255, 164),
 )  # fmt: skip
 STEPS = 1024
-IN_RGB: Matrix = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 # Brightness, width in units of `thickness`, and opacity of the contour's two lines.
 LINES = ((0, 2.4, 0.4), (255, 1.0, 0.95))
 LUMA = (0.299, 0.587, 0.114)
@@ -83,10 +80,11 @@ def overlay(
         strength: Opacity of heat and contour, 0..1.
     """
     source = Image.fromarray(frame)
-    layer = _image_layer(heat, strength)
-    if layer.size != source.size:
-        layer = layer.resize(source.size, Image.Resampling.BILINEAR)
-    image = Image.composite(layer.convert("RGB"), source.convert("RGB", MUTED), layer)
+    paint, opacity = (
+        layer.resize(source.size, Image.Resampling.BILINEAR)
+        for layer in _image_layers(heat, strength)
+    )
+    image = Image.composite(paint, source.convert("RGB", MUTED), opacity)
     if box is not None:
         x1, y1, x2, y2 = box
         width = max(1, round(thickness(frame.shape)))
@@ -94,14 +92,13 @@ def overlay(
     return np.asarray(image)
 
 
-def _image_layer(heat: Heat, strength: float) -> Image.Image:
-    """Heat and contour on a transparent background."""
+def _image_layers(heat: Heat, strength: float) -> tuple[Image.Image, Image.Image]:
+    """Heat and contour, and their opacity."""
     *paint, alpha = heat_layer(heat)
-    layer = np.empty((*heat.shape, 4), np.uint8)
     color = np.stack(paint, axis=-1) / np.maximum(alpha, 1e-6)[..., None]
-    layer[..., :3] = np.clip(color, 0, 255).round()
-    layer[..., 3] = np.clip(255 * strength * alpha, 0, 255).round()
-    return Image.fromarray(layer)
+    layers = np.clip(color, 0, 255).round(), np.clip(255 * strength * alpha, 0, 255).round()
+    first, second = (Image.fromarray(layer.astype(np.uint8)) for layer in layers)
+    return first, second
 
 
 def triptych(
@@ -297,18 +294,17 @@ def colors(values: Float32[np.ndarray, "height width"]) -> UInt8[np.ndarray, "he
     return np.asarray(_color_table()[_steps(values)])
 
 
-def heat_layer(heat: Heat, space: Matrix = IN_RGB) -> Float32[np.ndarray, "channels height width"]:
+def heat_layer(heat: Heat) -> Float32[np.ndarray, "channels height width"]:
     """Heat and contour, premultiplied; the last channel is the opacity, 0..1."""
-    table, white = _layer_table(space)
     steps = _steps(heat).ravel()
-    layer = np.stack([channel.take(steps) for channel in table])
+    layer = np.stack([channel.take(steps) for channel in _layer_table()])
     width, distance = thickness(heat.shape), _from_contour(heat).ravel()
     near = np.flatnonzero(distance < (max(wide for _, wide, _ in LINES) * width + 1) / 2)
     close = layer[:, near]
     for gray, wide, opacity in LINES:
         # How much of each pixel a line along the contour covers.
         line = opacity * np.clip((wide * width + 1) / 2 - distance[near], 0, 1)
-        paint = white[:, None] * np.array([[gray / 255]] * (len(white) - 1) + [[1]], np.float32)
+        paint = np.array([[gray], [gray], [gray], [1]], np.float32)
         close = (1 - line) * close + line * paint
     layer[:, near] = close
     return layer.reshape(-1, *heat.shape)
@@ -331,14 +327,10 @@ def _color_table() -> UInt8[np.ndarray, "steps 3"]:
 
 
 @lru_cache
-def _layer_table(
-    space: Matrix,
-) -> tuple[Float32[np.ndarray, "channels steps"], Float32[np.ndarray, " channels"]]:
-    """The premultiplied color of every step of heat, and opaque white."""
-    into = np.array(space)
+def _layer_table() -> Float32[np.ndarray, "channels steps"]:
+    """The premultiplied color of every step of heat."""
     opacity = HEAT_OPACITY * np.linspace(0, 1, STEPS + 1)
-    table = np.vstack([into @ _color_table().T * opacity, opacity])
-    return table.astype(np.float32), np.append(into.sum(axis=1) * 255, 1).astype(np.float32)
+    return np.vstack([_color_table().T * opacity, opacity]).astype(np.float32)
 
 
 def _from_contour(heat: Heat) -> Heat:

@@ -19,8 +19,7 @@ from torch import Tensor
 from soundspot.encoders.mobile_sam import MASK_STRIDE, WEIGHTS, Masks, MobileSAM, prepare
 from soundspot.encoders.weights import load_tensors
 from soundspot.inference.maps import CONTOUR_LEVEL, hot_box, label_regions, map_heat, resize_map
-from soundspot.media.decoding import AnyPicture
-from soundspot.media.planes import at_most
+from soundspot.media.decoding import AnyPicture, at_most
 from soundspot.media.resizing import resize_frame
 
 SIDE = 768  # pixels that the network sees; a mask has a quarter of them

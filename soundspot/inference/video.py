@@ -4,7 +4,7 @@ Maps are made at a steady rate, smoothed over time and interpolated for every pi
 pictures are decoded side by side, so only the two maps around the current picture are kept. One
 thread makes maps, one draws, and one encodes; each is at most a few items ahead.
 
-Axes: b pictures, h w the grid of the map; in drawings, h w pixels of a plane.
+Axes: h w the grid of the map.
 """
 
 import itertools
@@ -19,16 +19,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import av
 import numpy as np
 import torch
-from jaxtyping import Float32, UInt8
-from torch.nn import functional as F
+from jaxtyping import Float32
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference import figures, outputs
-from soundspot.inference.figures import COLOR_KEPT, LUMA_KEPT, heat_layer
 from soundspot.inference.localizer import Localizer, Pictures
 from soundspot.inference.maps import map_heat, resize_map
 from soundspot.inference.moments import QUIET
@@ -36,19 +33,9 @@ from soundspot.inference.outlines import Outliner, Seen, glow, load_outliner
 from soundspot.inference.result import Localization
 from soundspot.media import decoding, writing
 from soundspot.media.clips import SOUND_SECONDS, iter_frames, iter_windows
-from soundspot.media.decoding import AnyPicture
+from soundspot.media.decoding import AnyPicture, Picture
 from soundspot.media.films import walk_films
 from soundspot.media.opening import Media, OpenMedia, opened
-from soundspot.media.planes import (
-    BLACK,
-    GRAY,
-    Planes,
-    at_most,
-    from_rgb,
-    from_rgb_matrix,
-    to_frame,
-    to_planes,
-)
 from soundspot.parallel.devices import torch_threads
 
 MAPS_PER_SECOND = 4.0
@@ -150,11 +137,10 @@ def render_video(
 
         trained = localizer.card.trained
 
-        def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, av.VideoFrame]:
+        def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, AnyPicture]:
             frame, now = shown
-            planes = to_planes(video.info.path, frame, LARGEST)
-            drawing = draw(planes, now.similarity, now.strength, now.caption, trained)
-            return now.at, to_frame(drawing)
+            picture = decoding.to_rgb(video.info.path, frame, LARGEST)
+            return now.at, draw(picture, now.similarity, now.strength, now.caption, trained)
 
         # A core is left to the pictures: torch threads that wait for each other are far slower.
         cores = max(1, torch.get_num_threads() - 1)
@@ -241,7 +227,7 @@ class Scene(NamedTuple):
 
 def _outlined(outliner: Outliner, scene: Scene, found: Localization) -> Grid:
     """The map of a moment, or the glow of what sounds; both on one grid, so that they blend."""
-    s, size = found.similarity, at_most(LAYER, *scene.seen.size)
+    s, size = found.similarity, decoding.at_most(LAYER, *scene.seen.size)
     mask = outliner.outline(scene.seen, s) if found.verdict == "visible" else None
     return resize_map(map_heat(s) if mask is None else glow(mask, s), *size)
 
@@ -272,17 +258,14 @@ def interpolate(
         yield frame, SmoothedMap(at, s.astype(np.float32), strength, before.caption)
 
 
-# --- drawing on the planes that videos store ---
-
-
 def draw(
-    picture: Planes,
+    picture: Picture,
     similarity: Float32[np.ndarray, "_h _w"] | None,
     strength: float,
     caption: tuple[str, ...],
     trained: bool,
-) -> Planes:
-    """Lay a map over a picture, as `figures.overlay` does, and write the caption below it.
+) -> AnyPicture:
+    """Lay a map over a picture and write the caption below it.
 
     Args:
         picture: The picture.
@@ -291,58 +274,15 @@ def draw(
         caption: Lines of text.
         trained: Whether the map means something; if not, that is stamped on it.
     """
-    height, width = picture.luma.shape
-    heat = np.zeros(at_most(LAYER, height, width), np.float32)
+    height, width, _ = picture.shape
+    heat = np.zeros(decoding.at_most(LAYER, height, width), np.float32)
     if similarity is not None:
         heat = map_heat(resize_map(similarity, *heat.shape))
-    *paints, opacity = strength * heat_layer(heat, from_rgb_matrix(picture.matrix))
-    looks = ((LUMA_KEPT, BLACK), (COLOR_KEPT, GRAY), (COLOR_KEPT, GRAY))
-    parts = [
-        _lay(plane, paint, 1 - opacity, *look)
-        for plane, paint, look in zip(picture[:3], paints, looks, strict=True)
-    ]
+    strips = [figures.overlay(picture, heat, None, strength), _caption(height, width, caption)]
     if not trained:
-        for plane, stamp in zip(parts, _stamp(height, width, picture.matrix)[:3], strict=True):
-            plane[len(plane) - len(stamp) :] = stamp
-    below = _caption(height, width, caption, picture.matrix)
-    luma, blue, red = (np.vstack(both) for both in zip(parts, below[:3], strict=True))
-    return Planes(luma, blue, red, picture.matrix)
+        stamp = figures.stamp_strip(height, width)
+        strips[:1] = [strips[0][: height - len(stamp)], stamp]
+    return np.vstack(strips)
 
 
-def _lay(
-    plane: UInt8[np.ndarray, "h w"],
-    paint: Float32[np.ndarray, "_h _w"],
-    clear: Float32[np.ndarray, "_h _w"],
-    kept: float,
-    zero: int,
-) -> UInt8[np.ndarray, "h w"]:
-    """The plane, muted around its `zero`, shows through a layer where that is clear."""
-    # Eight bits of both and sixteen of their product: a quarter of the time of floats.
-    share = 256 * kept * clear
-    offset = zero + paint - share * (zero / 256)
-    layer = np.rint(np.stack([share, offset])).astype(np.uint8)
-    if paint.shape != plane.shape:
-        tensor = torch.from_numpy(layer)[None]
-        larger = F.interpolate(tensor, plane.shape, mode="bilinear", antialias=True)
-        layer = larger[0].numpy()
-    mixed = plane.astype(np.uint16)
-    mixed *= layer[0]
-    mixed += 128
-    mixed >>= 8
-    mixed += layer[1]
-    return mixed.astype(np.uint8)
-
-
-@lru_cache(maxsize=8)
-def _caption(height: int, width: int, lines: tuple[str, ...], matrix: int) -> Planes:
-    return from_rgb(_even(figures.caption_strip(height, width, lines)), matrix)
-
-
-@lru_cache(maxsize=1)
-def _stamp(height: int, width: int, matrix: int) -> Planes:
-    return from_rgb(_even(figures.stamp_strip(height, width))[-height:], matrix)
-
-
-def _even(picture: AnyPicture) -> AnyPicture:
-    """Repeat the last line of an odd side."""
-    return np.pad(picture, [(0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)], "edge")
+_caption = lru_cache(maxsize=8)(figures.caption_strip)

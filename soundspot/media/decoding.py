@@ -18,6 +18,7 @@ import av
 import numpy as np
 from av.container import InputContainer
 from av.sidedata.sidedata import SideDataContainer
+from av.video.reformatter import Interpolation
 from jaxtyping import Float32, UInt8
 
 from soundspot.common.errors import MediaError
@@ -311,15 +312,25 @@ def shown(
         time = next(wanted, math.inf)
 
 
-def to_rgb(path: Path, frame: av.VideoFrame) -> Picture:
-    """Convert a frame and turn it as its display matrix says."""
+def to_rgb(path: Path, frame: av.VideoFrame, largest: int | None = None) -> Picture:
+    """Convert a frame and turn it as its display matrix says; no side has over `largest` pixels."""
     with explain(f"{path} has pictures that cannot be shown"):
-        picture: Any = frame.to_ndarray(format="rgb24")
+        small = frame
+        if largest is not None:
+            height, width = at_most(largest, frame.height, frame.width)
+            small = frame.reformat(width, height, "rgb24", interpolation=Interpolation.AREA)
+        picture: Any = small.to_ndarray(format="rgb24")
     return np.asarray(turned(frame, picture))
 
 
+def at_most(side: int, height: int, width: int) -> tuple[int, int]:
+    """Height and width of a picture whose longer side may not exceed `side`."""
+    shrink = min(1.0, side / max(height, width))
+    return max(1, round(height * shrink)), max(1, round(width * shrink))
+
+
 def turned(frame: av.VideoFrame, picture: Any) -> Any:
-    """Rows and columns of a frame's picture, or of one of its planes, as they are displayed."""
+    """Rows and columns of a frame's picture as they are displayed."""
     try:
         # `frame.side_data` would be kept by the frame and keep it: a cycle that holds the picture,
         # and through it the decoder, until Python looks for cycles.

@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 import av
 import numpy as np
 from av.container import OutputContainer
+from av.video.reformatter import ColorRange, Colorspace
 from jaxtyping import Float32
 from PIL import Image
 
 from soundspot.common.errors import MediaError
 from soundspot.common.files import atomic_write, write_bytes
-from soundspot.media import decoding
-from soundspot.media.decoding import SAMPLE_RATE, Picture, TimedSound, Waveform
+from soundspot.media.decoding import SAMPLE_RATE, AnyPicture, Picture, TimedSound, Waveform
 from soundspot.media.opening import PathLike
 from soundspot.media.sound import LONGEST_HOLE
 
+BT709 = Colorspace.ITU709  # what players assume of most videos
 CLOCK = 90_000  # ticks per second of the pictures' time stamps
 SOUND_RATE = 48_000  # of a copied sound track; every codec accepts it
 _BLOCK = 1024  # samples
@@ -78,7 +79,7 @@ def is_video_name(path: Path) -> bool:
 
 
 def write_video(
-    path: PathLike, frames: Iterable[decoding.AnyPicture], waveform: Waveform | None, fps: float
+    path: PathLike, frames: Iterable[AnyPicture], waveform: Waveform | None, fps: float
 ) -> None:
     """Write pictures at a steady rate, taking them one by one, and a sound.
 
@@ -101,7 +102,7 @@ def write_video(
 
 def write_timed_video(
     path: Path,
-    pictures: Iterable[tuple[float, decoding.AnyPicture | av.VideoFrame]],
+    pictures: Iterable[tuple[float, AnyPicture]],
     track: SoundTrack | None,
     rate: float,
     seconds: float | None = None,
@@ -110,8 +111,7 @@ def write_timed_video(
 
     Args:
         path: Its suffix is one of FORMATS.
-        pictures: (second, picture) of one size, RGB or ready for the encoder; an odd side of RGB
-            is made even by repeating a line.
+        pictures: (second, picture) of one size; an odd side is made even by repeating a line.
         track: The sound, or None.
         rate: About how many pictures per second, which helps the encoder.
         seconds: When the last picture ends; by default after 1 / rate.
@@ -124,22 +124,21 @@ def write_timed_video(
     first = next(moving, None)
     if first is None:
         raise MediaError(f"cannot write {path}: expected pictures, got none")
-    height, width = shape = _shape(first[1])
+    shape = first[1].shape
+    height, width, _ = shape
     with _writing(path) as temporary, av.open(f"file:{temporary}", "w") as output:
         average = Fraction(rate).limit_denominator(1001)
         video: Any = output.add_stream(codec, rate=average, options=options)
         video.pix_fmt = "yuv420p"
         video.height, video.width = height + height % 2, width + width % 2
         video.codec_context.time_base = Fraction(1, CLOCK)
-        if isinstance(first[1], av.VideoFrame):
-            video.codec_context.colorspace = first[1].colorspace
-            video.codec_context.color_range = first[1].color_range
+        video.codec_context.colorspace, video.codec_context.color_range = BT709, ColorRange.MPEG
         sound = _start_sound(output, sound_codec, track)
         last = -1
         for at, picture in itertools.chain([first], moving):
-            if _shape(picture) != shape:
+            if picture.shape != shape:
                 raise MediaError(f"cannot write {path}: its pictures change size at {at:.2f} s")
-            frame = picture if isinstance(picture, av.VideoFrame) else _even_frame(picture)
+            frame = _encodable(picture)
             last = max(round(at * CLOCK), last + 1)  # broken files show two pictures at once
             frame.pts, frame.time_base = last, Fraction(1, CLOCK)
             output.mux(video.encode(frame))
@@ -150,18 +149,12 @@ def write_timed_video(
         sound(None)
 
 
-def _shape(picture: decoding.AnyPicture | av.VideoFrame) -> tuple[int, int]:
-    if isinstance(picture, av.VideoFrame):
-        return picture.height, picture.width
-    height, width, _ = picture.shape
-    return height, width
-
-
-def _even_frame(picture: decoding.AnyPicture) -> av.VideoFrame:
+def _encodable(picture: AnyPicture) -> av.VideoFrame:
     height, width, _ = picture.shape
     if height % 2 or width % 2:
         picture = np.pad(picture, [(0, height % 2), (0, width % 2), (0, 0)], "edge")
-    return av.VideoFrame.from_ndarray(picture, "rgb24")
+    frame = av.VideoFrame.from_ndarray(picture, "rgb24")
+    return frame.reformat(format="yuv420p", dst_colorspace=BT709, dst_color_range=ColorRange.MPEG)
 
 
 def _start_sound(

@@ -207,7 +207,6 @@ class Held:
 def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypatch):
     path = make(tmp_path / "v.mp4", 30, tone(30), fps=4.0)
     decode, to_rgb, iter_windows = decoding.decode, decoding.to_rgb, media.iter_windows
-    to_planes = video.to_planes
     arrays = {"alive": 0, "most": 0}
 
     def counted(array: np.ndarray) -> np.ndarray:
@@ -221,9 +220,8 @@ def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypat
             yield time, Held(frame) if kind == "video" else frame
 
     monkeypatch.setattr(decoding, "decode", frames)
-    monkeypatch.setattr(decoding, "to_rgb", lambda path, held: counted(to_rgb(path, held.frame)))
     monkeypatch.setattr(
-        video, "to_planes", lambda path, held, largest: to_planes(path, held.frame, largest)
+        decoding, "to_rgb", lambda path, held, *most: counted(to_rgb(path, held.frame, *most))
     )
     monkeypatch.setattr(
         video,
