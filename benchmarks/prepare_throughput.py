@@ -39,10 +39,10 @@ from typing import NamedTuple
 import numpy as np
 
 from soundspot.data.corpus_files import CorpusItem
-from soundspot.data.preparation import PrepareOptions, PreparePlan, run_plan
+from soundspot.data.options import Options
+from soundspot.data.preparation import PreparePlan, run_plan
 from soundspot.media import clips as media
 from soundspot.media.resizing import resize_frame
-from soundspot.parallel.engines import Engine
 from soundspot.parallel.processes import process_count
 
 SECONDS, FPS, WIDTH, HEIGHT = 10, 25, 640, 360
@@ -105,7 +105,7 @@ def run_ffmpeg(
 def run_ours(jobs: int, tar: bool, videos: list[tuple[Path, float]], out: Path) -> None:
     items = [CorpusItem(path.name, path.stem, "train", ((path.name,),)) for path, _ in videos]
     plan = PreparePlan("benchmark", videos[0][0].parent, {}, items, copies=True)
-    summary = run_plan(plan, out, PrepareOptions(Engine("local", jobs), tar))
+    summary = run_plan(plan, out, Options(jobs=jobs, tar=tar))
     assert not summary.losses, summary.losses[0]
 
 

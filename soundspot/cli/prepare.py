@@ -1,81 +1,56 @@
 """The verbs of `soundspot prepare`: one function per corpus, no logic."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from soundspot.cli.options import EngineName, Flag
-from soundspot.common.id_lists import read_ids
+from soundspot.cli.options import Flag
+from soundspot.data.options import Options, SplitOptions
 
 if TYPE_CHECKING:
     from soundspot.data.writer import Summary
 
-prepare_app = App(name="prepare", help="Turn a raw corpus into a pair set.")
+prepare_app = App(
+    name="prepare",
+    help="Turn a raw corpus into a pair set.",
+    default_parameter=Parameter(negative=""),
+)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Options:
-    """Which clips, and how they are prepared.
-
-    Attributes:
-        ids: List of ids, one per line (.txt) or in the first column (.csv); may be gzipped.
-        subset: Only this many clips, drawn at random.
-        seed: Seed of the draw.
-        engine: Run on this machine (local) or on a Ray cluster (ray).
-        jobs: Number of processes; default: one per core.
-        tar: Store the media in tar shards that WebDataset can read, not in separate files.
-        strict: Exit with code 2 if anything is lost.
-    """
-
-    ids: Path | None = None
-    subset: int | None = None
-    seed: int = 0
-    engine: EngineName = "local"
-    jobs: int | None = None
-    tar: Flag = False
-    strict: Flag = False
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class SplitOptions(Options):
-    """The same, and how the clips are split.
-
-    Attributes:
-        val: Fraction of the clips in the validation split, chosen by the hash of their ids.
-        test: Fraction of the clips in the test split.
-    """
-
-    val: float = 0.1
-    test: float = 0.0
-
-
+AllOptions = Annotated[Options, Parameter(name="*")]
+AllSplitOptions = Annotated[SplitOptions, Parameter(name="*")]
 OPTIONS, SPLIT_OPTIONS = Options(), SplitOptions()
 Lists = Annotated[list[Path] | None, Parameter(name="--list", negative="")]
 
 
 @prepare_app.command
-def flickr(source: Path, out: Path, /, *, options: SplitOptions = SPLIT_OPTIONS) -> int:
+def flickr(
+    source: Path, out: Path, /, *, options: AllSplitOptions = SPLIT_OPTIONS, strict: Flag = False
+) -> int:
     """Make a pair set of SoundNet-Flickr: the middle frame and the 3 s around it.
 
     Args:
         source: Folder of videos, or of frames and sounds, named by their ids.
         out: The pair set to make.
         options: Which clips, and how they are prepared.
+        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.flickr import prepare
 
-    return _prepare(prepare, source, out, options)
+    return _report(prepare(source, out, options), strict)
 
 
 @prepare_app.command
 def vggsound(
-    source: Path, out: Path, /, *, labels: Path | None = None, options: SplitOptions = SPLIT_OPTIONS
+    source: Path,
+    out: Path,
+    /,
+    *,
+    labels: Path | None = None,
+    options: AllSplitOptions = SPLIT_OPTIONS,
+    strict: Flag = False,
 ) -> int:
     """Make a pair set of VGG-Sound: the middle frame and the 3 s around it.
 
@@ -84,15 +59,22 @@ def vggsound(
         out: The pair set to make.
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
         options: Which clips, and how they are prepared.
+        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.vggsound import prepare
 
-    return _prepare(prepare, source, out, options, labels)
+    return _report(prepare(source, out, options, labels), strict)
 
 
 @prepare_app.command
 def vggss(
-    source: Path, out: Path, /, *, annotations: Path | None = None, options: Options = OPTIONS
+    source: Path,
+    out: Path,
+    /,
+    *,
+    annotations: Path | None = None,
+    options: AllOptions = OPTIONS,
+    strict: Flag = False,
 ) -> int:
     """Make a pair set of VGG-SS: the frame its boxes were drawn on, and the 3 s around it.
 
@@ -101,15 +83,22 @@ def vggss(
         out: The pair set to make.
         annotations: Folder of vggss.json, for ids, classes and boxes.
         options: Which clips, and how they are prepared.
+        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.vggss import prepare
 
-    return _prepare(prepare, source, out, options, annotations)
+    return _report(prepare(source, out, options, annotations), strict)
 
 
 @prepare_app.command
 def music(
-    source: Path, out: Path, /, *, lists: Lists = None, options: SplitOptions = SPLIT_OPTIONS
+    source: Path,
+    out: Path,
+    /,
+    *,
+    lists: Lists = None,
+    options: AllSplitOptions = SPLIT_OPTIONS,
+    strict: Flag = False,
 ) -> int:
     """Make a pair set of MUSIC: the middle frame of a solo or duet and the 3 s around it.
 
@@ -119,15 +108,22 @@ def music(
         lists: MUSIC's JSON list of classes and ids; repeat for several. Default: MUSIC*.json in
             the folder.
         options: Which clips, and how they are prepared.
+        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.music import prepare
 
-    return _prepare(prepare, source, out, options, lists or ())
+    return _report(prepare(source, out, options, lists or ()), strict)
 
 
 @prepare_app.command
 def folder(
-    source: Path, out: Path, /, *, classes: Flag = False, options: SplitOptions = SPLIT_OPTIONS
+    source: Path,
+    out: Path,
+    /,
+    *,
+    classes: Flag = False,
+    options: AllSplitOptions = SPLIT_OPTIONS,
+    strict: Flag = False,
 ) -> int:
     """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
 
@@ -136,10 +132,11 @@ def folder(
         out: The pair set to make.
         classes: Use the names of the sub-folders as classes.
         options: Which clips, and how they are prepared.
+        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.folder import prepare
 
-    return _prepare(prepare, source, out, options, classes)
+    return _report(prepare(source, out, options, classes), strict)
 
 
 @prepare_app.command
@@ -225,20 +222,6 @@ def escvoc_hard(source: Path, out: Path, /, *, strict: Flag = False) -> int:
     from soundspot.media.clips import read_waveform
 
     return _report(prepare(source, out, read_waveform(weights.media("speech"))), strict)
-
-
-def _prepare(
-    prepare: Callable[..., "Summary"], source: Path, out: Path, options: Options, *extra: object
-) -> int:
-    from soundspot.data.corpus_files import Selection
-    from soundspot.data.preparation import PrepareOptions
-    from soundspot.parallel.engines import Engine
-
-    ids = None if options.ids is None else read_ids(options.ids)
-    split = (options.val, options.test) if isinstance(options, SplitOptions) else ()
-    selection = Selection(ids, options.subset, options.seed, *split)
-    how = PrepareOptions(Engine(options.engine, options.jobs), options.tar)
-    return _report(prepare(source, out, selection, how, *extra), options.strict)
 
 
 def _report(summary: "Summary", strict: bool) -> int:

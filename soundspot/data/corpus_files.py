@@ -15,11 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import Any
 
 from soundspot.common.errors import MediaError, SoundspotError
 from soundspot.common.files import list_files
 from soundspot.data.manifest import Box, hash_split, held_out, media_digest
+from soundspot.data.options import Options, SplitOptions, digest_of
 from soundspot.data.pair_set import FRAME_SIZE
 from soundspot.data.writer import LedgerEntry, Status, status_of
 from soundspot.media import PICTURES, SOUNDS, VIDEOS
@@ -159,37 +159,6 @@ def digest_pair(frame: bytes, sound: bytes) -> str:
 ParseId = Callable[[str], str | None]  # a name without its suffix -> the id in it, if any
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which clips of a corpus, and how they are split.
-
-    Attributes:
-        ids: Only these: ids, file names or paths. None for all.
-        subset: Only this many of them, drawn at random. None for all.
-        seed: Seed of the draw.
-        val: Fraction of the ids that goes to the val split, by their hash.
-        test: Fraction of the ids that goes to the test split.
-    """
-
-    ids: Sequence[str] | None = None
-    subset: int | None = None
-    seed: int = 0
-    val: float = 0.1
-    test: float = 0.0
-
-    def rules(self) -> dict[str, Any]:
-        """The part that belongs to a pair set's provenance."""
-        rules: dict[str, Any] = {"val": self.val, "test": self.test}
-        if self.ids is not None:
-            rules["ids"] = digest_of("\n".join(self.ids))
-        if self.subset is not None:
-            rules |= {"subset": self.subset, "seed": self.seed}
-        return rules
-
-
-EVERYTHING = Selection()
-
-
 @dataclass
 class _Media:
     """The files of one id; frames whose folder has the id in its name are kept by folder."""
@@ -215,32 +184,30 @@ def find_items(
     out: Path,
     parse: ParseId,
     example: str,
-    selection: Selection,
+    options: Options,
     at: float | None = None,
+    only: Sequence[str] | None = None,
 ) -> tuple[list[CorpusItem], list[LedgerEntry]]:
     """The selected clips, without classes, and further entries for the ledger.
 
-    Listed ids stay in the list's order, without repetitions. `example` is a name that `parse`
-    understands, for messages; `at` is the second of the frame, None for the middle.
+    Listed ids stay in the list's order, without repetitions; without a list they are `only` these,
+    or all. `example` is a name that `parse` understands, for messages; `at` is the second of the
+    frame, None for the middle.
     """
     check_folders(source, out)
-    if selection.ids is None:
+    wanted = only if options.listed is None else options.listed
+    if wanted is None:
         media, notes = _find_media(source, parse, None, example)
         ids = sorted(media)
     else:
         # A line of the list may be an id, a file name or a path.
-        listed = [(text, parse(bare(PurePath(text).name))) for text in selection.ids]
+        listed = [(text, parse(bare(PurePath(text).name))) for text in wanted]
         ids = list(dict.fromkeys(id for _, id in listed if id is not None))
         media, notes = _find_media(source, parse, frozenset(ids), example)
         reason = f"is in the list, but is not an id such as {example}"
         notes += [LedgerEntry(text, "missing", reason) for text, id in listed if id is None]
-    items = [_make_item(id, media.get(id, _Media()), selection, at) for id in ids]
-    return draw_subset(items, selection.subset, selection.seed), notes
-
-
-def digest_of(text: str) -> str:
-    """A short digest of a list, for a pair set's provenance."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    items = [_make_item(id, media.get(id, _Media()), options, at) for id in ids]
+    return draw_subset(items, options.subset, options.seed), notes
 
 
 def _find_media(
@@ -318,7 +285,7 @@ def _add(media: _Media, file: PurePath, own: bool) -> None:
         media.frames[file.parent.as_posix()].append(name)
 
 
-def _make_item(id: str, media: _Media, selection: Selection, at: float | None) -> CorpusItem:
+def _make_item(id: str, media: _Media, options: Options, at: float | None) -> CorpusItem:
     pictures = media.pictures + [_middle(frames) for frames in media.frames.values()]
     choices = (
         *((video,) for video in media.videos),
@@ -333,8 +300,15 @@ def _make_item(id: str, media: _Media, selection: Selection, at: float | None) -
         absent = "missing", f"there is {media.sounds[0]}, but no picture of this id"
     elif not choices:
         absent = "missing", "no file has this id"
-    split = hash_split(id, selection.val, selection.test)
+    split = split_of(id, options)
     return CorpusItem(id, id, split, choices, spares, at, absent=absent)
+
+
+def split_of(id: str, options: Options) -> str:
+    """The split of a clip; a benchmark is not split: all of it is test."""
+    if isinstance(options, SplitOptions):
+        return hash_split(id, options.val, options.test)
+    return "test"
 
 
 def _middle(frames: Sequence[str]) -> str:

@@ -19,9 +19,10 @@ from soundspot.common.files import explain_write_errors
 from soundspot.common.progress import progress
 from soundspot.data.corpus_files import CorpusItem, Kept, Outcome, prepare_item
 from soundspot.data.manifest import Pair, write_rows
+from soundspot.data.options import Options
 from soundspot.data.shards import Judge, Read, store_shards
 from soundspot.data.writer import LedgerEntry, PairWriter, Summary
-from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_items
+from soundspot.parallel.engines import CRASHED, check_visible, map_items
 
 
 @dataclass(frozen=True)
@@ -45,25 +46,11 @@ class PreparePlan:
     copies: bool = False
 
 
-@dataclass(frozen=True)
-class PrepareOptions:
-    """How to prepare; the pairs do not depend on it.
-
-    Attributes:
-        engine: Where to run.
-        tar: Store the media in tar shards instead of one file each.
-    """
-
-    engine: Engine = SERIAL
-    tar: bool = False
-
-
 RECORD = ".prepared.jsonl"  # a line of `Kept` per pair, written as it is stored
-DEFAULTS = PrepareOptions()
 MIDDLE = {"frame": "the middle one", "sound": "3 s around the frame"}  # rules of most corpora
 
 
-def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
+def run_plan(plan: PreparePlan, out: Path, options: Options) -> Summary:
     """Make the pair set of a plan, or resume making it."""
     layout = {"layout": "tar"} if options.tar else {}
     writer = PairWriter(out, plan.name, "event", {**plan.rules, **layout})
@@ -75,7 +62,7 @@ def run_plan(plan: PreparePlan, out: Path, options: PrepareOptions) -> Summary:
 
     def read(items: Iterable[CorpusItem]) -> Iterator[Outcome]:
         jobs = ((item, kept.get(item.id)) for item in items)
-        return map_items(prepare, jobs, options.engine, lambda _: Outcome("unreadable", CRASHED))
+        return map_items(prepare, jobs, options.where(), lambda _: Outcome("unreadable", CRASHED))
 
     with writer.locked():
         if not options.tar:

@@ -25,10 +25,10 @@ from soundspot.common.files import (
 from soundspot.data.corpus_files import (
     CorpusItem,
     Outcome,
-    digest_of,
     digest_pair,
     inputs_of,
 )
+from soundspot.data.options import digest_of
 from soundspot.data.pair_set import PairSet
 from soundspot.data.writer import LEDGER, LedgerEntry, PairWriter, Status
 

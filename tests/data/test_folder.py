@@ -1,15 +1,13 @@
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from made_files import tone, tree
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.folder import prepare as prepare_folder
-from soundspot.data.corpus_files import Selection
 from soundspot.data.manifest import SPLITS
+from soundspot.data.options import SplitOptions
 from soundspot.media import clips as media
 
 
@@ -28,7 +26,7 @@ def test_folder(tmp_path: Path) -> None:
     video(source / "dogs/old/rex.mkv", 90)
     video(source / "-_gaZzFfzDQ_000517.mp4", 130)
     video(source / "Ünïcode ✓ (1).v2.mp4", 170)
-    summary = prepare_folder(source, tmp_path / "out", Selection(val=0.5))
+    summary = prepare_folder(source, tmp_path / "out", SplitOptions(jobs=1, val=0.5))
     pairs = summary.pairset
     assert summary.losses == ()
     assert pairs.pairing == "event"
@@ -44,38 +42,6 @@ def test_folder(tmp_path: Path) -> None:
     assert abs(pairs.frame(rex).astype(int).mean() - 90) < 4
     assert np.std(pairs.waveform(rex)) == pytest.approx(0.5 / np.sqrt(2), rel=0.1)
     assert set(pairs.splits()) <= set(SPLITS)
-
-
-def test_folder_reports_every_failure(tmp_path: Path) -> None:
-    source = tmp_path / "videos"
-    video(source / "good.mp4", 50)
-    video(source / "silent.mp4", 50, sound=np.zeros(64_000, np.float32))
-    whole = (source / "good.mp4").read_bytes()
-    (source / "torn.mp4").write_bytes(whole[: len(whole) // 3])
-    (source / "empty.mp4").write_bytes(b"")
-    (source / "notes.txt").write_text("not a video")
-    (source / "gone.mp4").symlink_to(source / "nowhere.mp4")
-    Image.new("RGB", (32, 32)).save(source / "photo.jpg")
-    video(source / "twice.mp4", 50)
-    video(source / "Twice.mkv", 50)
-    summary = prepare_folder(source, tmp_path / "out")
-    assert [pair.id for pair in summary.pairset.pairs] == ["good"]
-    assert {(entry.item, entry.status) for entry in summary.losses} == {
-        ("silent.mp4", "silent"),
-        ("torn.mp4", "unreadable"),
-        ("empty.mp4", "unreadable"),
-        ("notes.txt", "unreadable"),
-        ("gone.mp4", "missing"),
-        ("photo.jpg", "no sound"),
-        ("twice.mp4", "duplicate"),
-        ("Twice.mkv", "duplicate"),
-    }
-    reasons = {entry.item: entry.reason for entry in summary.losses}
-    assert "silent" in reasons["silent.mp4"]
-    assert reasons["Twice.mkv"] == "gives the same id Twice as twice.mp4"
-    ledger = [json.loads(line) for line in (tmp_path / "out/ledger.jsonl").open()]
-    assert {row["item"]: row.get("reason", "") for row in ledger} == reasons | {"good.mp4": ""}
-    assert sorted(path.name for path in (tmp_path / "out/frames").iterdir()) == ["good.jpg"]
 
 
 def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
@@ -113,7 +79,7 @@ def test_folder_goes_on_and_takes_what_is_new(
     assert len(prepare_folder(source, out).pairset.pairs) == 3
     assert read == ["b.mp4", "c.mp4"]
     with pytest.raises(SoundspotError):
-        prepare_folder(source, out, Selection(val=0.3))
+        prepare_folder(source, out, SplitOptions(jobs=1, val=0.3))
 
 
 def test_a_disk_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
@@ -138,5 +104,5 @@ def test_folder_wrong_places(tmp_path: Path) -> None:
         prepare_folder(source, source / "out")
     video(source / "a.mp4", 50)
     with pytest.raises(SoundspotError):
-        prepare_folder(source, tmp_path / "out", Selection(val=2.0))
+        prepare_folder(source, tmp_path / "out", SplitOptions(jobs=1, val=2.0))
     assert not (tmp_path / "out").exists()

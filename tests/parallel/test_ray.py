@@ -14,8 +14,8 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data import preparation
 from soundspot.data.corpora import folder
+from soundspot.data.options import SplitOptions
 from soundspot.data.pair_set import PairSet
-from soundspot.data.preparation import PrepareOptions
 from soundspot.features import encoding
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
@@ -155,10 +155,10 @@ def test_a_node_with_another_soundspot_is_refused(monkeypatch: pytest.MonkeyPatc
         list(map_items(halve, range(3), TWO, lost))
 
 
-def prepare_or_die(item, source, stored, marks):
-    if item.id == "clip3":
+def prepare_or_die(job, source, stored, marks):
+    if job[0].id == "clip3":
         die_once(marks, "prepare")
-    return REAL_PREPARE(item, source, stored)
+    return REAL_PREPARE(job, source, stored)
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
 ) -> None:
     folder.prepare(clips, tmp_path / "here")
     monkeypatch.setattr(preparation, "_prepare_there", partial(prepare_or_die, marks=tmp_path))
-    folder.prepare(clips, tmp_path / "there", options=PrepareOptions(TWO))
+    folder.prepare(clips, tmp_path / "there", options=SplitOptions(engine="ray", jobs=2))
     assert (tmp_path / "prepare").exists()
     assert tree(tmp_path / "there") == tree(tmp_path / "here")
     assert "torn.mp4" in (tmp_path / "there/ledger.jsonl").read_text()

@@ -7,52 +7,30 @@ recording of its class. The development half becomes the split val, the held-out
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpora.escvoc import (
-    RULES,
-    Row,
-    Stored,
-    make_pair,
-    make_sound,
-    read_list,
-    read_loudest,
-    read_photograph,
-    store_media,
-)
-from soundspot.data.manifest import Pair
-from soundspot.data.writer import LedgerEntry, PairWriter, Summary
+from soundspot.data.corpora.escvoc import COLUMNS, RULES, Lists, Row, read_list, write_lists
+from soundspot.data.writer import PairWriter, Summary
 
 SPLITS = {"dev": "val", "heldout": "test"}
 
 
 def prepare(source: Path, out: Path) -> Summary:
-    """Turn anysound, or a half of it, into a pair set.
-
-    Args:
-        source: The benchmark's folder.
-        out: The pair set's folder.
-    """
-    pairs = read_pairs(source)
-    images = {f"images/{image['file']}": image for image, _ in pairs}
-    sounds = {f"sounds/{sound['file']}": sound for _, sound in pairs}
+    """Turn anysound, or a half of it, into a pair set."""
+    images, sounds, pairs = {}, {}, []
+    for image, sound in read_pairs(source):
+        keys = {"image": f"images/{image['file']}", "sound": f"sounds/{sound['file']}"}
+        images[keys["image"]], sounds[keys["sound"]] = image, sound
+        pairs.append(keys)
     writer = PairWriter(out, "anysound", "class", RULES | {"corpus": "anysound"})
     with writer.locked():
-        frames, entries = store_media("images", images, writer.add_frame, read_photograph)
-        audio, sound_entries = store_media("sounds", sounds, writer.add_sound, read_loudest)
-        made = list(_made_pairs(pairs, frames | audio))
-        kept = [item for item in made if isinstance(item, Pair)]
-        lost = [item for item in made if isinstance(item, LedgerEntry)]
-        heard = [make_sound(sounds[key], name) for key, name in audio.items()]
-        return writer.finish(kept, heard, [*entries, *sound_entries, *lost])
+        return write_lists(Lists(images, sounds, pairs, []), writer)
 
 
 def read_pairs(source: Path) -> list[tuple[Row, Row]]:
     """Every photograph's row with that of its recording; both have the "path" of their file."""
-    images = _read_rows(source, "images", "file cls split width height boxes source orig licence")
-    sounds = _read_rows(source, "sounds", "file cls split licence author url")
+    images, sounds = _read_rows(source, "images"), _read_rows(source, "sounds")
     pairs = []
     for (split, cls), photographs in images.items():
         recordings = sounds.get((split, cls))
@@ -65,22 +43,11 @@ def read_pairs(source: Path) -> list[tuple[Row, Row]]:
     return pairs
 
 
-def _read_rows(source: Path, kind: str, columns: str) -> dict[tuple[str, str], list[Row]]:
+def _read_rows(source: Path, kind: str) -> dict[tuple[str, str], list[Row]]:
     """Split and class -> rows of a list."""
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in read_list(source / f"{kind}.json", columns, "anysound"):
+    for row in read_list(source / f"{kind}.json", COLUMNS[kind], "anysound"):
         split = SPLITS.get(row["split"], str(row["split"]))
         path = source / kind / str(row["file"])
         rows[split, str(row["cls"])].append({**row, "split": split, "path": path})
     return rows
-
-
-def _made_pairs(pairs: list[tuple[Row, Row]], stored: Stored) -> Iterator[Pair | LedgerEntry]:
-    for image, sound in pairs:
-        keys = f"images/{image['file']}", f"sounds/{sound['file']}"
-        absent = [key for key in keys if key not in stored]
-        if absent:
-            name = f"pair {Path(image['file']).stem}"
-            yield LedgerEntry(name, "missing", f"needs {' and '.join(absent)}")
-        else:
-            yield make_pair(image, *(stored[key] for key in keys))

@@ -106,7 +106,7 @@ def prepare(source: Path | None, out: Path, originals: Originals = Originals()) 
     }
     writer = PairWriter(out, "escvoc", "class", rules)
     with writer.locked():
-        return _write(lists, writer)
+        return write_lists(lists, writer)
 
 
 def _find_media(lists: Lists, source: Path, originals: Originals) -> None:
@@ -142,10 +142,11 @@ def _inside(folder: Path, choices: Sequence[str]) -> Path:
     raise SoundspotError(f"{folder} must be a folder that contains a folder {choices[0]}")
 
 
-def _write(lists: Lists, writer: PairWriter) -> Summary:
-    frames, entries = store_media("images", lists.images, writer.add_frame, read_photograph)
-    audio, sound_entries = store_media("sounds", lists.sounds, writer.add_sound, read_loudest)
-    sounds = [make_sound(lists.sounds[key], name) for key, name in audio.items()]
+def write_lists(lists: Lists, writer: PairWriter) -> Summary:
+    """Store the media of all rows, and make the pairs of the lists."""
+    frames, entries = _store_media("images", lists.images, writer.add_frame, read_photograph)
+    audio, sound_entries = _store_media("sounds", lists.sounds, writer.add_sound, read_loudest)
+    sounds = [_make_sound(lists.sounds[key], name) for key, name in audio.items()]
     made = [
         *_train_pairs(lists, frames, sounds),
         *_fixed_pairs(lists, frames | audio),
@@ -154,8 +155,9 @@ def _write(lists: Lists, writer: PairWriter) -> Summary:
     pairs = [item for item in made if isinstance(item, Pair)]
     lost = [item for item in made if isinstance(item, LedgerEntry)]
     train = [lists.images[key] for key in frames if lists.images[key]["split"] == "train"]
-    boxes = ({"id": _id(row), "boxes": _boxes(row)} for row in train)
-    write_text(writer.root / TRAIN_BOXES, "".join(json.dumps(row) + "\n" for row in boxes))
+    if train:
+        boxes = ({"id": _id(row), "boxes": _boxes(row)} for row in train)
+        write_text(writer.root / TRAIN_BOXES, "".join(json.dumps(row) + "\n" for row in boxes))
     return writer.finish(pairs, sounds, [*entries, *sound_entries, *lost])
 
 
@@ -241,13 +243,12 @@ def loudest(waveform: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
     return waveform[start : start + samples]
 
 
-def store_media(
+def _store_media(
     what: str,
     rows: Mapping[str, Row],
     add: Callable[[str, Callable[[], Any]], str],
     make: Callable[[Row], NDArray[Any]],
 ) -> tuple[Stored, list[LedgerEntry]]:
-    """Store the media of every row; returns what was stored, and the ledger entries."""
     names, entries = {}, []
     for key, row in progress(rows.items(), f"preparing {what}"):
         try:
@@ -266,7 +267,7 @@ def _train_pairs(
     for key, frame in frames.items():
         row = lists.images[key]
         if row["split"] == "train" and row["cls"] in heard:
-            yield replace(make_pair(row, frame, None), boxes=None)
+            yield replace(_make_pair(row, frame, None), boxes=None)
         elif row["split"] == "train":
             yield LedgerEntry(
                 f"pair {_id(row)}", "missing", f"no train sound of class {row['cls']}"
@@ -279,7 +280,7 @@ def _fixed_pairs(lists: Lists, stored: Stored) -> Iterator[Pair | LedgerEntry]:
         if absent := _absent(stored, row["image"], row["sound"]):
             yield LedgerEntry(f"pair {_id(image)}", "missing", absent)
         else:
-            yield make_pair(image, stored[row["image"]], stored[row["sound"]])
+            yield _make_pair(image, stored[row["image"]], stored[row["sound"]])
 
 
 def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | LedgerEntry]:
@@ -297,7 +298,7 @@ def _duets(lists: Lists, stored: Stored, writer: PairWriter) -> Iterator[Pair | 
         ):
             halved = tuple((offset + a / 2, b, offset + c / 2, d) for a, b, c, d in _boxes(image))
             yield replace(
-                make_pair(image, frame, stored[sound]),
+                _make_pair(image, frame, stored[sound]),
                 id=f"{group}-{side}",
                 split=f"duets-{row['split']}",
                 boxes=(halved,),
@@ -315,8 +316,7 @@ def _absent(stored: Stored, *keys: str) -> str:
     return f"needs {' and '.join(absent)}" if absent else ""
 
 
-def make_pair(row: Row, frame: str, audio: str | None) -> Pair:
-    """The pair of a photograph's row and stored media, with its boxes as one annotator's."""
+def _make_pair(row: Row, frame: str, audio: str | None) -> Pair:
     return Pair(
         id=_id(row),
         frame=frame,
@@ -329,8 +329,7 @@ def make_pair(row: Row, frame: str, audio: str | None) -> Pair:
     )
 
 
-def make_sound(row: Row, audio: str) -> Sound:
-    """The entry of a stored recording."""
+def _make_sound(row: Row, audio: str) -> Sound:
     source = f"{row['url']} by {row['author']}"
     return Sound(_id(row), audio, row["split"], row["cls"], source, row["licence"])
 

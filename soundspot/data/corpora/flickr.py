@@ -12,8 +12,9 @@ From a folder of frames the middle one is used, with the middle 3 s of the sound
 import re
 from pathlib import Path
 
-from soundspot.data.corpus_files import EVERYTHING, Selection, find_items, hold_out
-from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.corpus_files import find_items, hold_out
+from soundspot.data.options import HERE_SPLIT, SplitOptions
+from soundspot.data.preparation import MIDDLE, PreparePlan, run_plan
 from soundspot.data.writer import Summary
 
 # Frame numbers are shorter or start with zeros. Flickr itself names a download
@@ -27,18 +28,9 @@ def parse(name: str) -> str | None:
     return match[1] if match else None
 
 
-def prepare(
-    source: Path, out: Path, selection: Selection = EVERYTHING, options: PrepareOptions = DEFAULTS
-) -> Summary:
-    """Turn SoundNet-Flickr, or the part of it that you have, into a pair set.
-
-    Args:
-        source: The folder of videos, or of frames and sounds.
-        out: The pair set's folder.
-        selection: Which ids, and how they are split.
-        options: Engine and layout.
-    """
-    items, notes = find_items(source, out, parse, "6248166344.mp4", selection)
+def prepare(source: Path, out: Path, options: SplitOptions = HERE_SPLIT) -> Summary:
+    """Turn SoundNet-Flickr, or the part of it that you have, into a pair set."""
+    items, notes = find_items(source, out, parse, "6248166344.mp4", options)
     items, held = hold_out(items)
-    rules = {"corpus": "flickr", **MIDDLE, **selection.rules(), **held}
+    rules = {"corpus": "flickr", **MIDDLE, **options.rules(), **held}
     return run_plan(PreparePlan("flickr", source, rules, items, notes), out, options)

@@ -5,60 +5,37 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from soundspot.common.files import list_files, make_id
-from soundspot.data.corpus_files import (
-    EVERYTHING,
-    CorpusItem,
-    Selection,
-    check_folders,
-    draw_subset,
-)
-from soundspot.data.manifest import hash_split
-from soundspot.data.preparation import (
-    DEFAULTS,
-    MIDDLE,
-    PrepareOptions,
-    PreparePlan,
-    run_plan,
-)
+from soundspot.data.corpus_files import CorpusItem, check_folders, draw_subset, split_of
+from soundspot.data.options import HERE_SPLIT, SplitOptions
+from soundspot.data.preparation import MIDDLE, PreparePlan, run_plan
 from soundspot.data.writer import LedgerEntry, Status, Summary
 from soundspot.media import SOUNDS, sound_of_picture
 
 
 def prepare(
-    source: Path,
-    out: Path,
-    selection: Selection = EVERYTHING,
-    options: PrepareOptions = DEFAULTS,
-    classes: bool = False,
+    source: Path, out: Path, options: SplitOptions = HERE_SPLIT, classes: bool = False
 ) -> Summary:
     """Turn every video under `source` into a pair, and every picture with a sound beside it.
 
     Every file is tried, whatever its name. The summary and ledger.jsonl say which files gave no
-    pair, and why.
-
-    Args:
-        source: The folder of videos, with or without sub-folders.
-        out: The pair set's folder.
-        selection: Which of them, by id or path, and how they are split.
-        options: Engine and layout.
-        classes: Take the name of the first sub-folder as the class.
+    pair, and why. With `classes` the name of the first sub-folder is the class.
     """
     check_folders(source, out)
     files = list_files(source)
     hidden = [file for file in files if file.name[0] == "."]
     notes = [LedgerEntry(file.as_posix(), "ignored", "is hidden") for file in hidden]
-    items = list(_items([file for file in files if file.name[0] != "."], selection, classes))
-    if selection.ids is not None:
+    items = list(_items([file for file in files if file.name[0] != "."], options, classes))
+    if options.listed is not None:
         names = {name: item for item in items for name in (item.id, item.name)}
-        items = list({names[id].name: names[id] for id in selection.ids if id in names}.values())
-        unknown = [id for id in selection.ids if id not in names]
+        items = list({names[id].name: names[id] for id in options.listed if id in names}.values())
+        unknown = [id for id in options.listed if id not in names]
         notes += [LedgerEntry(id, "missing", "no file has this id or path") for id in unknown]
-    items = draw_subset(items, selection.subset, selection.seed)
-    rules = {"corpus": "folder", **MIDDLE, "classes": classes, **selection.rules()}
+    items = draw_subset(items, options.subset, options.seed)
+    rules = {"corpus": "folder", **MIDDLE, "classes": classes, **options.rules()}
     return run_plan(PreparePlan(source.resolve().name, source, rules, items, notes), out, options)
 
 
-def _items(files: Sequence[PurePath], selection: Selection, classes: bool) -> Iterator[CorpusItem]:
+def _items(files: Sequence[PurePath], options: SplitOptions, classes: bool) -> Iterator[CorpusItem]:
     same: dict[str, list[PurePath]] = defaultdict(list)
     for file in files:
         same[make_id(file).casefold()].append(file)  # some systems ignore case
@@ -78,7 +55,7 @@ def _items(files: Sequence[PurePath], selection: Selection, classes: bool) -> It
         yield CorpusItem(
             name=file.as_posix(),
             id=id,
-            split=hash_split(id, selection.val, selection.test),
+            split=split_of(id, options),
             choices=(choice,),
             cls=file.parts[0] if classes and len(file.parts) > 1 else None,
             absent=absent,

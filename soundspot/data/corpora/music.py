@@ -12,8 +12,9 @@ from pathlib import Path
 
 from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpus_files import EVERYTHING, ParseId, Selection, digest_of, find_items
-from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.corpus_files import ParseId, find_items
+from soundspot.data.options import HERE_SPLIT, SplitOptions, digest_of
+from soundspot.data.preparation import MIDDLE, PreparePlan, run_plan
 from soundspot.data.writer import LedgerEntry, Summary
 
 LISTS = "MUSIC*.json"
@@ -21,31 +22,23 @@ NAME = re.compile(r"(?:.*[-\[ ])?([A-Za-z0-9_-]{11})\]?", re.DOTALL)
 
 
 def prepare(
-    source: Path,
-    out: Path,
-    selection: Selection = EVERYTHING,
-    options: PrepareOptions = DEFAULTS,
-    lists: Sequence[Path] = (),
+    source: Path, out: Path, options: SplitOptions = HERE_SPLIT, lists: Sequence[Path] = ()
 ) -> Summary:
     """Turn MUSIC, or the part of it that you have, into a pair set with classes.
 
-    Args:
-        source: The folder of videos.
-        out: The pair set's folder.
-        selection: Which ids, and how they are split; default: all ids in the lists.
-        options: Engine and layout.
-        lists: MUSIC's JSON lists; default: those in the source folder.
+    `lists` are MUSIC's JSON lists; default: those in the source folder.
     """
     lists = lists or sorted(source.glob(LISTS))
     if not lists:
         raise SoundspotError(f"no {LISTS} in {source}: give MUSIC's lists of videos")
     classes, twice = read_class_lists(lists)
-    if selection.ids is None:
-        selection = replace(selection, ids=tuple(classes))
-    items, notes = find_items(source, out, make_parser(classes), "zsD-W-0xF4Y.mp4", selection)
+    parse = make_parser(classes)
+    items, notes = find_items(source, out, parse, "zsD-W-0xF4Y.mp4", options, only=tuple(classes))
     items = [replace(item, cls=classes[item.id]) for item in items]
-    digest = digest_of(repr(sorted(classes.items())))
-    rules = {"corpus": "music", **MIDDLE, **selection.rules(), "classes": digest}
+    rules = {"corpus": "music", **MIDDLE, "val": options.val, "test": options.test}
+    if options.listed is None:
+        rules["ids"] = digest_of("\n".join(classes))
+    rules |= options.rules() | {"classes": digest_of(repr(sorted(classes.items())))}
     return run_plan(PreparePlan("music", source, rules, items, [*notes, *twice]), out, options)
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.corpus_files import EVERYTHING, Selection, digest_of, find_items, hold_out
-from soundspot.data.preparation import DEFAULTS, MIDDLE, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.corpus_files import find_items, hold_out
+from soundspot.data.options import HERE_SPLIT, SplitOptions, digest_of
+from soundspot.data.preparation import MIDDLE, PreparePlan, run_plan
 from soundspot.data.writer import Summary
 
 EXAMPLE = "-_gaZzFfzDQ_000517.mp4"
@@ -40,22 +41,13 @@ def parse(name: str) -> str | None:
 
 
 def prepare(
-    source: Path,
-    out: Path,
-    selection: Selection = EVERYTHING,
-    options: PrepareOptions = DEFAULTS,
-    labels: Path | None = None,
+    source: Path, out: Path, options: SplitOptions = HERE_SPLIT, labels: Path | None = None
 ) -> Summary:
     """Turn VGG-Sound, or the part of it that you have, into a pair set.
 
-    Args:
-        source: The folder of clips, or of frames and sounds.
-        out: The pair set's folder.
-        selection: Which ids, and how they are split.
-        options: Engine and layout.
-        labels: VGG-Sound's own vggsound.csv, for classes and its test split.
+    `labels` is VGG-Sound's own vggsound.csv, for classes and its test split.
     """
-    items, notes = find_items(source, out, parse, EXAMPLE, selection)
+    items, notes = find_items(source, out, parse, EXAMPLE, options)
     rules: dict[str, Any] = {"corpus": "vggsound", **MIDDLE}
     if labels is not None:
         known = read_labels(labels)
@@ -64,7 +56,7 @@ def prepare(
             cls, split = known.get(item.id, (None, ""))
             items[number] = replace(item, cls=cls, split="test" if split == "test" else item.split)
     items, held = hold_out(items)
-    rules |= selection.rules() | held
+    rules |= options.rules() | held
     return run_plan(PreparePlan("vggsound", source, rules, items, notes), out, options)
 
 

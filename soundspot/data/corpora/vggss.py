@@ -7,13 +7,15 @@ VGG-Sound.
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.vggsound import EXAMPLE, parse
-from soundspot.data.corpus_files import EVERYTHING, Selection, find_items
+from soundspot.data.corpus_files import find_items
 from soundspot.data.manifest import Box
-from soundspot.data.preparation import DEFAULTS, PrepareOptions, PreparePlan, run_plan
+from soundspot.data.options import HERE, Options, digest_of
+from soundspot.data.preparation import PreparePlan, run_plan
 from soundspot.data.writer import Summary
 
 ANNOTATIONS = "vggss.json"
@@ -21,32 +23,28 @@ SECOND = 125 / 25
 
 
 def prepare(
-    source: Path,
-    out: Path,
-    selection: Selection = EVERYTHING,
-    options: PrepareOptions = DEFAULTS,
-    annotations: Path | None = None,
+    source: Path, out: Path, options: Options = HERE, annotations: Path | None = None
 ) -> Summary:
     """Turn the clips of VGG-SS into a pair set with one split, test.
 
-    Args:
-        source: The folder of clips, or of frames and sounds.
-        out: The pair set's folder.
-        selection: Which ids; default: all in the annotations.
-        options: Engine and layout.
-        annotations: The folder of vggss.json, for classes and boxes.
+    `annotations` is the folder of vggss.json, for classes and boxes; without a list all of its ids
+    are looked for.
     """
     truth = {} if annotations is None else read_truth(annotations / ANNOTATIONS)
-    if truth and selection.ids is None:
-        selection = replace(selection, ids=tuple(truth))
-    selection = replace(selection, val=0.0, test=1.0)
-    items, notes = find_items(source, out, parse, EXAMPLE, selection, SECOND)
+    items, notes = find_items(source, out, parse, EXAMPLE, options, SECOND, tuple(truth) or None)
     for number, item in enumerate(items):
         if item.id in truth:
             cls, boxes = truth[item.id]
             items[number] = replace(item, cls=cls, boxes=(boxes,))
-    rules = {"corpus": "vggss", "frame": "frame 125 at 25 fps", "sound": "3 s around the frame"}
-    rules |= selection.rules() | {"boxes": bool(truth)}
+    rules: dict[str, Any] = {
+        "corpus": "vggss",
+        "frame": "frame 125 at 25 fps",
+        "sound": "3 s around the frame",
+    }
+    rules |= {"val": 0.0, "test": 1.0}
+    if truth and options.listed is None:
+        rules["ids"] = digest_of("\n".join(truth))
+    rules |= options.rules() | {"boxes": bool(truth)}
     return run_plan(PreparePlan("vggss", source, rules, items, notes, copies=True), out, options)
 
 
