@@ -84,8 +84,7 @@ def audit(
         data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import describe_leaks, find_leaks
-    from soundspot.evaluation.sounder import audit_vggss, write_lists
+    from soundspot.evaluation.audit import audit_vggss, find_leaks
 
     if (train_list is None) == (sounder is None):
         raise SoundspotError("audit takes either a training list or --sounder FILE")
@@ -93,11 +92,11 @@ def audit(
         found = audit_vggss(sounder, annotations)
         say(found.describe())
         if out is not None:
-            write_lists(found, out)
+            found.write(out)
         return 0
     assert train_list is not None
     leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
-    say(describe_leaks(leaks, train_list, benchmark))
+    say(leaks.describe(train_list, benchmark))
     if out is not None:
         write_ids(out, leaks.clean_train)
         say(f"clean list: {out}")

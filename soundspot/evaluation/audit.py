@@ -1,10 +1,15 @@
-"""Does a training list contain the test set? Finds overlaps by id and, given frames, by appearance.
+"""Can a benchmark be trusted? What a training list has of it, and which of its sources sound.
+
+Leaks are found by id and, given frames, by appearance.
 
 Axes: n frames, h w pixels, b bits of a hash, a training frames, t test frames.
 """
 
+import csv
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,13 +17,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
 
+from soundspot.common.config import read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.id_lists import read_ids
+from soundspot.common.id_lists import read_ids, write_ids
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import Pair, PairSet
-from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.annotations import BenchmarkItem, vggss
 from soundspot.evaluation.benchmarks import load_benchmark
 
+COLUMNS = ("video_id", "label", "modality")  # of VGGSounder
 WAVES = 16  # frequencies per side that the hash looks at
 BLOCK = 4096  # training frames compared at once
 NEAR = 32
@@ -59,6 +66,22 @@ class AuditReport:
     alike: tuple[Match, ...]
     clean_train: tuple[str, ...]
     clean_benchmark: tuple[str, ...]
+
+    def describe(self, train_list: Path, benchmark: str) -> str:
+        """The findings, one per line."""
+        alike = (
+            f"looks alike: {match.train} and {match.test}, {match.distance} bits apart"
+            for match in self.alike
+        )
+        return "\n".join(
+            [
+                f"{benchmark}: {len(self.leaked):,} of {self.benchmark:,} items are in "
+                f"{train_list.name} ({self.train:,} items) by id",
+                *alike,
+                f"clean: {len(self.clean_train):,} items to train on, or "
+                f"{len(self.clean_benchmark):,} to evaluate on",
+            ]
+        )
 
 
 def find_leaks(
@@ -105,22 +128,6 @@ def compare_ids(
     )
 
 
-def describe_leaks(report: AuditReport, train_list: Path, benchmark: str) -> str:
-    """The findings, one per line."""
-    return "\n".join(
-        [
-            f"{benchmark}: {len(report.leaked):,} of {report.benchmark:,} items are in "
-            f"{train_list.name} ({report.train:,} items) by id",
-            *(
-                f"looks alike: {m.train} and {m.test}, {m.distance} bits apart"
-                for m in report.alike
-            ),
-            f"clean: {len(report.clean_train):,} items to train on, or "
-            f"{len(report.clean_benchmark):,} to evaluate on",
-        ]
-    )
-
-
 def look_alikes(train: PairSet, test: PairSet, items: Sequence[BenchmarkItem]) -> list[Match]:
     """Pairs of the `train` split that show the same picture as a benchmark item in `test`."""
     learned = train.select("train")
@@ -128,14 +135,13 @@ def look_alikes(train: PairSet, test: PairSet, items: Sequence[BenchmarkItem]) -
     judged = [pair for pair in test.pairs if pair.id in wanted]
     if not judged:
         raise SoundspotError(f"{test.root} has none of the benchmark's {len(items):,} items")
-    learned_hashes = _hashes(train, learned, "hashing training frames")
-    judged_hashes = _hashes(test, judged, "hashing test frames")
-    ids = [pair.id for pair in learned], [pair.id for pair in judged]
-    return near_duplicates(learned_hashes, judged_hashes, *ids)
 
+    def hashes(pairs: PairSet, rows: Sequence[Pair], label: str) -> Bool[np.ndarray, "n b"]:
+        return np.concatenate([frame_hash(pairs.frame(row)[None]) for row in progress(rows, label)])
 
-def _hashes(pairs: PairSet, rows: Sequence[Pair], label: str) -> Bool[np.ndarray, "n b"]:
-    return np.concatenate([frame_hash(pairs.frame(pair)[None]) for pair in progress(rows, label)])
+    seen = hashes(train, learned, "hashing training frames")
+    shown = hashes(test, judged, "hashing test frames")
+    return near_duplicates(seen, shown, [pair.id for pair in learned], [p.id for p in judged])
 
 
 def frame_hash(frames: UInt8[np.ndarray, "n h w 3"]) -> Bool[np.ndarray, "n b"]:
@@ -161,9 +167,8 @@ def near_duplicates(
     test: Bool[np.ndarray, "t b"],
     train_ids: Sequence[str],
     test_ids: Sequence[str],
-    near: int = NEAR,
 ) -> list[Match]:
-    """All pairs of a training and a test frame whose hashes differ in at most `near` bits."""
+    """All pairs of a training and a test frame whose hashes differ in at most NEAR bits."""
     bits = test.shape[1]
     signs = np.where(test, np.float32(1), np.float32(-1))
     matches = []
@@ -171,6 +176,89 @@ def near_duplicates(
         block = np.where(train[start : start + BLOCK], np.float32(1), np.float32(-1))
         # The product of two sign vectors is (equal - different), so this count is exact.
         distance = (bits - block @ signs.T) / 2
-        for i, j in zip(*np.nonzero(distance <= near), strict=True):
+        for i, j in zip(*np.nonzero(distance <= NEAR), strict=True):
             matches.append(Match(train_ids[start + i], test_ids[j], int(distance[i, j])))
     return matches
+
+
+@dataclass(frozen=True)
+class SounderAudit:
+    """VGG-SS joined with VGGSounder.
+
+    Attributes:
+        clips: How many clips VGG-SS has.
+        joined: How many of these VGGSounder knows.
+        modalities: How many annotated classes are AV, A, V, or not confirmed ("").
+        verified: Clips whose annotated class is heard and seen.
+        offscreen: Clips in which some class is heard and not seen.
+        single: Verified clips in which no other class is heard.
+    """
+
+    clips: int
+    joined: int
+    modalities: Mapping[str, int]
+    verified: tuple[str, ...]
+    offscreen: tuple[str, ...]
+    single: tuple[str, ...]
+
+    def write(self, folder: Path) -> None:
+        """Write the lists that vggss-verified, -offscreen and -single are read from."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("verified", "offscreen", "single"):
+            write_ids(folder / f"vggss_{name}.txt", getattr(self, name))
+
+    def describe(self) -> str:
+        """The counts, one per line."""
+        return "\n".join(
+            [
+                f"{self.joined:,} of {self.clips:,} clips are in VGGSounder",
+                f"{len(self.verified):,} ({len(self.verified) / self.joined:.1%}): the annotated "
+                "class is heard and seen",
+                f"{self.modalities['A']:,}: heard only",
+                f"{self.modalities['V']:,}: seen only",
+                f"{self.modalities['']:,}: not confirmed",
+                f"{len(self.offscreen):,} ({len(self.offscreen) / self.joined:.1%}): with a sound "
+                "from outside the picture",
+                f"{len(self.single):,}: heard and seen, and nothing else is heard",
+            ]
+        )
+
+
+def audit_vggss(sounder: Path, annotations: Path) -> SounderAudit:
+    """Join VGG-SS with VGGSounder's CSV file (the one with background music has most clips).
+
+    VGGSounder lists for VGG-Sound's test clips every class with its modality: A (heard), V (seen)
+    or AV (both). VGG-SS boxes one class per clip, without asking either.
+    """
+    items, labels = vggss(annotations), _read_sounder(sounder)
+    modality = {i.id: labels[i.id].get(i.cls or "", "") for i in items if i.id in labels}
+    if not modality:
+        raise SoundspotError(f"{sounder} has none of the {len(items):,} clips of VGG-SS")
+    verified = [id for id, found in modality.items() if found == "AV"]
+    heard = {id: [m for m in labels[id].values() if "A" in m] for id in modality}
+    return SounderAudit(
+        clips=len(items),
+        joined=len(modality),
+        modalities=Counter(modality.values()),
+        verified=tuple(verified),
+        offscreen=tuple(id for id in modality if "A" in heard[id]),
+        single=tuple(id for id in verified if len(heard[id]) == 1),
+    )
+
+
+def _read_sounder(path: Path) -> Mapping[str, Mapping[str, str]]:
+    """Clip -> class -> modality."""
+    labels: dict[str, dict[str, str]] = defaultdict(dict)
+    try:
+        reader = csv.DictReader(io.StringIO(read_bytes(path).decode()), strict=True)
+        if missing := set(COLUMNS) - set(reader.fieldnames or ()):
+            raise ValueError(f"it has no column {', '.join(sorted(missing))}")
+        for clip, label, modality in ([row[column] for column in COLUMNS] for row in reader):
+            if modality not in ("A", "V", "AV"):
+                raise ValueError(f"the modality of {clip} is {modality!r}, not A, V or AV")
+            labels[clip][label] = modality
+    except FileNotFoundError as error:
+        raise SoundspotError(f"cannot open {path}: no such file", "missing") from error
+    except (OSError, ValueError, csv.Error) as error:
+        raise SoundspotError(f"{path} is not VGGSounder's list ({error})", "damaged") from error
+    return labels

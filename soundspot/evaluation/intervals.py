@@ -16,7 +16,7 @@ from jaxtyping import Float
 from soundspot.common.errors import SoundspotError
 
 RESAMPLES = 10_000
-LEVEL = 0.95
+ENDS = 0.025, 0.975  # of 95 % intervals
 BLOCK = 1 << 22  # random counts in memory at once
 
 
@@ -50,12 +50,10 @@ class PairedTest:
     p: float
 
 
-def bootstrap(
-    values: Float[np.ndarray, "n"], resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap interval of the mean of one value per pair."""
+def bootstrap(values: Float[np.ndarray, "n"], resamples: int = RESAMPLES) -> Interval:
+    """Percentile bootstrap interval of the mean of one value per pair, the same every time."""
     _check(values)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # Drawing n pairs with replacement amounts to drawing how often each distinct value occurs.
     # Scores have few distinct values, so this is the same bootstrap, hundreds of times cheaper.
     distinct, counts = np.unique(values, return_counts=True)
@@ -65,7 +63,7 @@ def bootstrap(
         size = min(step, resamples - start)
         drawn = rng.multinomial(len(values), counts / len(values), size=size)
         means.append(drawn @ distinct / len(values))
-    low, high = np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(np.concatenate(means), ENDS)
     return Interval(float(low), float(high))
 
 
@@ -77,10 +75,7 @@ def over_seeds(values: Sequence[float]) -> Spread:
 
 
 def paired_test(
-    a: Float[np.ndarray, "n"],
-    b: Float[np.ndarray, "n_b"],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    a: Float[np.ndarray, "n"], b: Float[np.ndarray, "n_b"], resamples: int = RESAMPLES
 ) -> PairedTest:
     """Compare two models by one value per pair, both in the same order of pairs."""
     if len(a) != len(b):
@@ -88,8 +83,8 @@ def paired_test(
             f"a paired test needs both models on the same pairs, got {len(a):,} and {len(b):,}"
         )
     difference = a - b
-    interval = bootstrap(difference, resamples, seed=seed)
-    rng = np.random.default_rng(seed)
+    interval = bootstrap(difference, resamples)
+    rng = np.random.default_rng(0)
     # Flip signs at random: of m pairs that differ by d, Binomial(m, 1/2) keep their sign.
     total = np.zeros(resamples)
     sizes, counts = np.unique(np.abs(difference), return_counts=True)

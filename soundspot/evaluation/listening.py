@@ -91,19 +91,6 @@ def peak_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
     return np.asarray(np.where(_is_left(sides), x < 0.5, x > 0.5))
 
 
-def mass_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
-    """Whether the map has more mass in the sounding half; a tie misses.
-
-    Both halves have the same number of cells, so an offset of the map makes no difference.
-    """
-    columns = maps.sum(axis=1, dtype=np.float64)
-    half = columns.shape[1] // 2  # the middle one of an odd number of columns is on neither side
-    lead = columns[:, :half].sum(axis=1) - columns[:, columns.shape[1] - half :].sum(axis=1)
-    # Rounding must not break a tie: the two sums of a symmetric map may differ in the last bit.
-    lead[np.abs(lead) < 1e-9 * np.abs(columns).sum(axis=1)] = 0
-    return np.asarray(np.where(_is_left(sides), lead > 0, lead < 0))
-
-
 def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
     """Mean correlation of the maps under different sounds; 1 = deaf, NaN if a map is flat."""
     centered = maps.reshape(len(maps), -1).astype(np.float64)

@@ -49,23 +49,12 @@ def union_map(boxes: Sequence[Box], size: int = SIZE) -> Bool[np.ndarray, "s s"]
     return union
 
 
-def votes_map(
-    annotators: Sequence[Sequence[Box]], size: int = SIZE, needed: int = 2
-) -> Float[np.ndarray, "s s"]:
-    """Consensus of several annotators (SoundNet-Flickr): g = min(1, votes / needed).
-
-    The union of an annotator's boxes is one vote.
-    """
-    votes = np.zeros((size, size), dtype=np.float32)
-    for boxes in annotators:
-        votes += union_map(boxes, size)
-    return (votes / np.float32(needed)).clip(max=1)
-
-
 def truth_maps(
     annotations: Sequence[Sequence[Sequence[Box]]], needed: int = 1, size: int = SIZE
 ) -> Truths:
     """The truth of many pairs: unions of all boxes (needed = 1), otherwise votes.
+
+    The union of an annotator's boxes is one vote, and g = min(1, votes / needed).
 
     Args:
         annotations: The boxes of each annotator for each pair, as in `Pair.boxes`.
@@ -78,7 +67,8 @@ def truth_maps(
         if needed == 1:
             truth[:] = union_map([box for boxes in annotators for box in boxes], size)
         else:
-            truth[:] = votes_map(annotators, size, needed)
+            votes = np.sum([union_map(boxes, size) for boxes in annotators], axis=0)
+            truth[:] = (votes / needed).clip(max=1)
     return truths
 
 
@@ -107,11 +97,9 @@ def areas(masks: Bool[np.ndarray, "n s s"]) -> Int[np.ndarray, "n"]:
     return np.array([np.count_nonzero(mask) for mask in masks], dtype=np.int64)
 
 
-def success_curve(
-    scores: PerPair, thresholds: Float[np.ndarray, "t"] = THRESHOLDS
-) -> Float[np.ndarray, "t"]:
+def success_curve(scores: PerPair) -> Float[np.ndarray, "t"]:
     """Share of pairs whose cIoU reaches each threshold (>=, as is usual in the field)."""
-    return np.asarray((_some(scores)[:, None] >= thresholds).mean(axis=0))
+    return np.asarray((_some(scores)[:, None] >= THRESHOLDS).mean(axis=0))
 
 
 def ciou_at(scores: PerPair, threshold: float = 0.5) -> float:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.evaluation import listening, trivial
+from soundspot.evaluation import listening
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
 from soundspot.evaluation.listening import mean_of_group, worst_of_group
@@ -29,7 +29,7 @@ class Row:
     """One row of the results; numbers are fractions, low and high the ends of 95 % intervals.
 
     `listening` holds peak_in_box with its interval; where pictures have several sounds also iiou
-    and map_correlation, of duets peak_side, both_sides and mass_side, of other groups flips and,
+    and map_correlation, of duets peak_side and both_sides, of other groups flips and,
     of truths of at least LARGE of the frame, peak_in_box_large and flips_large.
     """
 
@@ -75,19 +75,6 @@ class Comparison:
     other: str
     measure: str
     test: PairedTest
-
-
-def baselines(truths: Truths, saliency_maps: RawMaps | None) -> list[Contender]:
-    """What scores on a benchmark without a model."""
-    maps = {
-        "centered disc": trivial.nearness(len(truths)),
-        "random map": trivial.random_maps(len(truths)),
-        "image saliency": saliency_maps,
-    }
-    return [
-        Contender(name, "trivial", scores, maps.get(name))
-        for name, scores in trivial.trivial_scores(truths, saliency_maps).items()
-    ]
 
 
 def rows_of(
@@ -149,13 +136,8 @@ def _listening(
             heard |= _summary(f"peak_in_box{name}", right) | _summary(f"flips{name}", flips)
         return heard
     on_side = listening.peak_on_side(maps, sides)
-    mass = listening.mass_on_side(maps, sides)
-    return (
-        heard
-        | _summary("peak_side", mean_of_group(on_side, groups))
-        | _summary("both_sides", worst_of_group(on_side, groups))
-        | _summary("mass_side", mean_of_group(mass, groups))
-    )
+    heard |= _summary("peak_side", mean_of_group(on_side, groups))
+    return heard | _summary("both_sides", worst_of_group(on_side, groups))
 
 
 def _summary(name: str, values: listening.Values) -> dict[str, float]:

@@ -29,7 +29,6 @@ from soundspot.evaluation.benchmarks import (
     find_flaws,
     find_scenes,
 )
-from soundspot.evaluation.guidance import check_weight, guide
 from soundspot.evaluation.metrics import RawMaps, Truths
 from soundspot.evaluation.predictions import Features, open_model
 from soundspot.evaluation.protocols import score
@@ -41,6 +40,7 @@ from soundspot.evaluation.source_detection import (
     score_escvoc,
     score_extended,
 )
+from soundspot.evaluation.trivial import baselines, guide
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer
 from soundspot.parallel.devices import AUTO
@@ -114,7 +114,10 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
     chosen = list({benchmark.name: benchmark for benchmark in named}.values())
     if not chosen:
         raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
-    check_weight(request.guidance)
+    if not 0 <= request.guidance < 1:
+        raise SoundspotError(
+            f"the weight of object guidance must be at least 0 and below 1, got {request.guidance}"
+        )
     if request.guidance and not request.models:
         raise SoundspotError("object guidance needs a model to guide")
     saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
@@ -180,7 +183,7 @@ def score_benchmark(
     scored = [_score_model(trial, model, features[model.name], request) for model in models]
     scored += [_score_maps(trial, str(kept.folder), "maps", kept.read(ids)) for kept in saved]
     own = [contender for contenders, _ in scored for contender in contenders]
-    contenders = own + rows.baselines(trial.truths, _saliency(features, pairs, shown))
+    contenders = own + baselines(trial.truths, _saliency(features, pairs, shown))
     lost = benchmark.count - len(scenes)
     return Result(
         benchmark=benchmark,

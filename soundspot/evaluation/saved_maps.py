@@ -3,9 +3,10 @@
 Axes: n pairs, h w the map as it was saved.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,31 +31,17 @@ class SavedMaps:
 
     def available(self, ids: Sequence[str]) -> set[str]:
         """The ids that have a map; there must be at least one."""
-        archive = self.folder / ARCHIVE
-        if archive.exists():
-            with _readable(archive), np.load(archive) as file:
-                available = set(file.files).intersection(ids)
-        else:
-            available = {id for id in ids if (self.folder / f"{id}.npy").is_file()}
-        if not available:
+        found = {id for id in ids if id in self._archive or self._path(id).is_file()}
+        if not found:
             raise SoundspotError(
                 f"{self.folder} has no map for any of the {len(ids):,} pairs: expected files such "
                 f"as {ids[0]}.npy, or {ARCHIVE} with ids as keys"
             )
-        return available
+        return found
 
     def read(self, ids: Sequence[str]) -> Float32[np.ndarray, "n h w"]:
         """The maps of the ids, which must all have the same size."""
-        archive = self.folder / ARCHIVE
-        if archive.exists():
-            with _readable(archive), np.load(archive) as file:
-                maps = [_checked(file[id], id, archive) for id in ids]
-        else:
-            maps = []
-            for id in ids:
-                path = self.folder / f"{id}.npy"
-                with _readable(path):
-                    maps.append(_checked(np.load(path), id, path))  # never unpickles
+        maps = [self._read(id) for id in ids]
         for id, map in zip(ids, maps, strict=True):
             if map.shape != maps[0].shape:
                 raise SoundspotError(
@@ -63,24 +50,33 @@ class SavedMaps:
                 )
         return np.stack(maps)
 
+    def _path(self, id: str) -> Path:
+        return self.folder / f"{id}.npy"
+
+    @cached_property
+    def _archive(self) -> Mapping[str, Any]:
+        path = self.folder / ARCHIVE
+        with _readable(path):
+            return np.load(path) if path.exists() else {}
+
+    def _read(self, id: str) -> Float32[np.ndarray, "h w"]:
+        with _readable(self.folder / ARCHIVE if id in self._archive else self._path(id)):
+            # NumPy refuses to unpickle.
+            values = self._archive[id] if id in self._archive else np.load(self._path(id))
+            if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"expected the map of {id} to be numbers of shape height x width, got "
+                    f"{values.dtype} of shape {values.shape}"
+                )
+            map: Float32[np.ndarray, "h w"] = values.astype(np.float32)
+            if not np.isfinite(map).all():
+                raise ValueError(f"the map of {id} contains NaN or infinity")
+        return map
+
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except SoundspotError:
-        raise
     except Exception as error:  # zipfile reports a damaged archive as almost anything
-        raise SoundspotError(f"{path} is not a readable NumPy file ({error})") from error
-
-
-def _checked(values: Any, id: str, source: Path) -> Float32[np.ndarray, "h w"]:
-    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
-        raise SoundspotError(
-            f"{source}: expected the map of {id} to be numbers of shape height x width, "
-            f"got {values.dtype} of shape {values.shape}"
-        )
-    map: Float32[np.ndarray, "h w"] = values.astype(np.float32)
-    if not np.isfinite(map).all():
-        raise SoundspotError(f"{source}: the map of {id} contains NaN or infinity")
-    return map
+        raise SoundspotError(f"{path} is not a readable file of maps ({error})") from error

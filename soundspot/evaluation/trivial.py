@@ -1,4 +1,4 @@
-"""Baselines that need no model, shown beside every model.
+"""Baselines that need no model, shown beside every model, and what they add to a model's maps.
 
 A centered disc, the whole frame, a random map, what stands out in the picture regardless of the
 sound, and the best score that each protocol allows.
@@ -11,8 +11,10 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
+from soundspot.common.arrays import min_max
 from soundspot.evaluation.metrics import SIZE, PerPair, RawMaps, Truths, areas, ciou
 from soundspot.evaluation.protocols import PROTOCOLS, score
+from soundspot.evaluation.rows import Contender
 
 ORACLE = "oracle ceiling"
 
@@ -64,16 +66,28 @@ def ceiling(truths: Truths) -> Scores:
     return best
 
 
-def trivial_scores(truths: Truths, saliency_maps: RawMaps | None = None) -> dict[str, Scores]:
-    """Baseline name -> protocol -> cIoU of each pair."""
-    size = truths.shape[-1]
-    scores: dict[str, Scores] = {}
-    # Masks already, so they score the same under every protocol.
-    masks = {"centered disc": disc(size), "full frame": np.ones((size, size), dtype=np.bool_)}
-    for name, mask in masks.items():
-        scores[name] = dict.fromkeys(PROTOCOLS, ciou(np.broadcast_to(mask, truths.shape), truths))
-    scores["random map"] = score(random_maps(len(truths)), truths)
+def baselines(truths: Truths, saliency_maps: RawMaps | None = None) -> list[Contender]:
+    """What scores on a benchmark without a model; image saliency needs its maps."""
+    size, pairs = truths.shape[-1], len(truths)
+
+    def of_mask(mask: Bool[np.ndarray, "s s"]) -> Scores:
+        """A mask already, so it scores the same under every protocol."""
+        return dict.fromkeys(PROTOCOLS, ciou(np.broadcast_to(mask, truths.shape), truths))
+
+    noise = random_maps(pairs)
+    found = [
+        Contender("centered disc", "trivial", of_mask(disc(size)), nearness(pairs)),
+        Contender("full frame", "trivial", of_mask(np.ones((size, size), dtype=np.bool_))),
+        Contender("random map", "trivial", score(noise, truths), noise),
+    ]
     if saliency_maps is not None:
-        scores["image saliency"] = score(saliency_maps, truths)
-    scores[ORACLE] = ceiling(truths)
-    return scores
+        scores = score(saliency_maps, truths)
+        found.append(Contender("image saliency", "trivial", scores, saliency_maps))
+    return [*found, Contender(ORACLE, "trivial", ceiling(truths))]
+
+
+def guide(maps: RawMaps, saliency_maps: RawMaps, weight: float) -> RawMaps:
+    """Object guidance: both stretched to 0..1 and blended; weight 0 returns the maps unchanged."""
+    if weight == 0:
+        return maps
+    return (1 - weight) * min_max(maps) + weight * min_max(saliency_maps)

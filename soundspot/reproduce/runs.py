@@ -25,13 +25,13 @@ from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, find_benchmark, find_scenes
-from soundspot.evaluation.guidance import guide
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import PerPair, RawMaps, Truths
 from soundspot.evaluation.predictions import Features, Localizer
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.rows import MAIN, baselines
+from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.source_detection import ALL, WITH_MADE_NEGATIVES, score_escvoc
+from soundspot.evaluation.trivial import baselines, guide
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.encoding import encode_with_bar

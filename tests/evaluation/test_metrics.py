@@ -13,7 +13,6 @@ from soundspot.evaluation.metrics import (
     success_curve,
     truth_maps,
     union_map,
-    votes_map,
 )
 
 # A corner that VGG-SS really holds.
@@ -72,15 +71,9 @@ def test_union_counts_overlaps_once_and_knows_rows_from_columns():
 
 
 def test_votes_need_two_annotators_and_stop_at_one():
-    left, all_of_it = (0.0, 0.0, 0.4, 1.0), (0.0, 0.0, 1.0, 1.0)
-    assert np.unique(votes_map([[left], [left], [left]], size=5)).tolist() == [0, 1]
-    votes = votes_map([[left], [all_of_it]], size=5)
-    assert votes[0].tolist() == [1, 1, 0.5, 0.5, 0.5]
-
-
-def test_two_boxes_of_one_annotator_are_one_vote():
-    left = (0.0, 0.0, 0.4, 1.0)
-    assert votes_map([[left, left]], size=5).max() == 0.5
+    left, everything = (0.0, 0.0, 0.4, 1.0), (0.0, 0.0, 1.0, 1.0)
+    votes = truth_maps([[[left]] * 3, [[left], [everything]], [[left, left]]], needed=2, size=5)
+    assert votes[:, 0, 1:3].tolist() == [[1, 0], [1, 0.5], [0.5, 0]]
 
 
 def test_truth_maps_are_unions_or_votes():

@@ -5,11 +5,12 @@ from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from soundspot.evaluation.metrics import auc, ciou, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS, score
 from soundspot.evaluation.trivial import (
+    baselines,
     ceiling,
     disc,
+    guide,
     random_maps,
     saliency,
-    trivial_scores,
 )
 
 
@@ -33,25 +34,16 @@ def test_disc_is_centered_and_covers_its_share():
     assert disc(224, share=0.25).mean() == pytest.approx(0.25, abs=1e-3)
 
 
-def test_random_maps_are_seeded():
-    assert (random_maps(3, cells=5, seed=1) == random_maps(3, cells=5, seed=1)).all()
-    assert (random_maps(3, cells=5, seed=1) != random_maps(3, cells=5, seed=2)).any()
-
-
 def test_saliency_is_the_mean_of_absolute_features():
     features = np.array([[[[1.0, -2.0]], [[-3.0, 0.0]]]])
     assert saliency(features).tolist() == [[[2.0, 1.0]]]
 
 
-def test_ceiling_of_a_small_object():
-    # of 16 pixels `>= median` keeps 8 and `> median` 7: 4 right, the rest false
-    expected = {"sspl": 1, "lvs": 4 / 7, "ezvsl": 4 / 8, "adaptive": 1}
-    assert only(ceiling(truth_of(4))) == expected
-
-
-def test_ceiling_of_a_large_object():
-    expected = {"sspl": 1, "lvs": 7 / 12, "ezvsl": 8 / 12, "adaptive": 1}
-    assert only(ceiling(truth_of(12))) == expected
+@pytest.mark.parametrize(("area", "lvs", "ezvsl"), [(4, 4 / 7, 4 / 8), (12, 7 / 12, 8 / 12)])
+def test_ceiling_of_an_object(area, lvs, ezvsl):
+    # of 16 pixels `>= median` keeps 8 and `> median` 7, whatever the object covers
+    expected = {"sspl": 1, "lvs": lvs, "ezvsl": ezvsl, "adaptive": 1}
+    assert only(ceiling(truth_of(area))) == expected
 
 
 def test_ceiling_of_votes_takes_the_certain_pixels_first():
@@ -84,20 +76,33 @@ def test_nothing_beats_the_ceiling_and_the_truth_itself_reaches_it():
         assert (scores <= best[name]).all()
 
 
-def test_trivial_scores_name_every_baseline():
+def test_the_baselines_by_hand():
     truths = truth_of(6)
-    scores = trivial_scores(truths, saliency_maps=np.eye(3)[None])
-    assert list(scores) == [
+    found = {made.name: made for made in baselines(truths, saliency_maps=np.eye(3)[None])}
+    assert list(found) == [
         "centered disc",
         "full frame",
         "random map",
         "image saliency",
         "oracle ceiling",
     ]
-    assert only(scores["full frame"]) == dict.fromkeys(PROTOCOLS, 6 / 16)
+    assert only(found["full frame"].scores) == dict.fromkeys(PROTOCOLS, 6 / 16)
     # the first row and half of the second; of the disc 2 + 2 of these, 8 others
-    assert only(scores["centered disc"]) == dict.fromkeys(PROTOCOLS, 4 / (6 + 8))
-    assert "image saliency" not in trivial_scores(truths)
+    assert only(found["centered disc"].scores) == dict.fromkeys(PROTOCOLS, 4 / (6 + 8))
+    assert len(baselines(truths)) == 4
+
+
+@pytest.mark.parametrize(
+    ("stands_out", "weight", "expected"),
+    [
+        ([4.0, 2.0, 3.0], 0.25, [0.25, 0.375, 0.875]),  # stretched: 0, 1/2, 1 and 1, 0, 1/2
+        ([7.0, 7.0, 7.0], 0.5, [0.0, 0.25, 0.5]),
+        ([4.0, 2.0, 3.0], 0.0, [-1.0, 0.0, 1.0]),
+    ],
+)
+def test_guidance_by_hand(stands_out, weight, expected):
+    guided = guide(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[stands_out]]), weight)
+    np.testing.assert_allclose(guided, [[expected]])
 
 
 @pytest.mark.shared_data

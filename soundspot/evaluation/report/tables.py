@@ -27,7 +27,6 @@ LISTENING = {  # measure -> its short name, and whose share it is
     "flips": ("flips", "pairs of sounds whose peaks are each in its own box only"),
     "peak_in_box_large": ("box, large", "peaks in a true box of at least 3 % of the frame"),
     "flips_large": ("flips, large", "pairs of sounds of those that flip"),
-    "mass_side": ("mass side", "maps with more mass on the sounding side"),
     "iiou": ("IIoU", "pictures located with all of their sounds (sspl)"),
     "map_correlation": ("corr.", "agreement: the correlation of a picture's maps (1 = deaf)"),
 }
