@@ -30,7 +30,7 @@ from soundspot.evaluation.validation import cached_maps, pair_truths, validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
-from soundspot.training.provenance import git_commit
+from soundspot.training.run_folder import git_commit
 
 BATCH = 128
 CELL = 16  # pixels of a view per location of the grid

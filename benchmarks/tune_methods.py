@@ -36,9 +36,8 @@ from soundspot.model.methods import METHODS
 from soundspot.reproduce.experiments import find_table, lines_for, recipe_of
 from soundspot.reproduce.runs import run_folder
 from soundspot.training.loop import train
-from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
-from soundspot.training.run_log import read_log
+from soundspot.training.run_folder import git_commit, read_log
 
 RATES = (2e-4, 5e-4, 2e-3)
 SEED = 0

@@ -74,14 +74,19 @@ def train(
         >>> soundspot.load(run).card.epoch
         1
     """
+    import shlex
+
     from soundspot.evaluation.validation import validate
     from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import find_recipe, read_recipe
-    from soundspot.training.run_log import training_curves
+    from soundspot.training.run_folder import training_curves
 
     path = find_recipe(recipe)
     run = Path("runs") / path.stem if out is None else Path(out)
-    train_recipe(read_recipe(path, settings), run, validate, training_curves, device=device)
+    command = shlex.join(["soundspot", "train", str(recipe), *settings, "--out", str(run)])
+    train_recipe(
+        read_recipe(path, settings), run, validate, training_curves, device=device, command=command
+    )
     return run
 
 

@@ -40,7 +40,7 @@ from soundspot.model.label_map import read_label_map
 from soundspot.reproduce.results import read_results
 from soundspot.training.optimizer import WeightAverage, make_optimizer
 from soundspot.training.recipe import TrainConfig, read_recipe
-from soundspot.training.state import TrainState, load_state, save_state
+from soundspot.training.run_folder import TrainState, load_state, save_state
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MOST_KILOBYTES = 60, 2_000_000

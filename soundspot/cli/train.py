@@ -42,7 +42,7 @@ def tidy(*runs: Path) -> None:
     Args:
         runs: Folders of training runs; unfinished ones are left as they are.
     """
-    from soundspot.training.state import drop_state
+    from soundspot.training.run_folder import drop_state
 
     for run in runs:
         freed = drop_state(run)

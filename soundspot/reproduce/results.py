@@ -36,8 +36,8 @@ from soundspot.reproduce.records import (
     Training,
 )
 from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun
-from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
+from soundspot.training.run_folder import git_commit
 
 LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_duets"}
 LOGGED["z_std"] = "train_z_std"

@@ -42,10 +42,8 @@ from soundspot.reproduce.experiments import Line, TrainingSet, published_key, re
 from soundspot.reproduce.records import Record, Scores, TestedOn, Training, cut
 from soundspot.training.data import check_batch
 from soundspot.training.loop import train
-from soundspot.training.provenance import git_commit
 from soundspot.training.recipe import Recipe
-from soundspot.training.run_log import training_curves
-from soundspot.training.state import RESULT
+from soundspot.training.run_folder import RESULT, git_commit, training_curves
 
 DUETS = "duets"
 MORE_CYCLES = 2  # passes that are scored beyond the trained T
@@ -246,7 +244,8 @@ def train_missing(recipe: Recipe, folder: Path, say: Say, device: str = AUTO) ->
         except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
             log.info("%s", error)
             encode_with_bar(pairs, recipe.features, say, device=device)
-        train(recipe, folder, validate, training_curves, device=device)
+        command = f"soundspot train {folder / 'recipe.json'}"
+        train(recipe, folder, validate, training_curves, device=device, command=command)
     used = Training.__dataclass_fields__
     training = read_typed(
         *(result, Training, f"delete {folder} to train it again"),

@@ -32,10 +32,17 @@ from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
 from soundspot.training.optimizer import WeightAverage, make_optimizer, set_rates
-from soundspot.training.provenance import provenance
 from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
-from soundspot.training.run_log import LOG, read_log
-from soundspot.training.state import RESULT, STATE, TrainState, load_state, save_state
+from soundspot.training.run_folder import (
+    LOG,
+    RESULT,
+    STATE,
+    TrainState,
+    load_state,
+    provenance,
+    read_log,
+    save_state,
+)
 
 Validate = Callable[[Method, AnyCache, PairSet], dict[str, float]]
 
@@ -47,6 +54,7 @@ def train(
     on_validation: Callable[[Path], None] = lambda run: None,
     stop_after: int | None = None,
     device: str = AUTO,
+    command: str = "",
 ) -> TrainState:
     """Train a recipe, or resume it from its run folder.
 
@@ -58,9 +66,11 @@ def train(
         on_validation: Called by rank 0 after every validation, to draw curves.
         stop_after: Return after this many validations in total, as if interrupted.
         device: As `choose_device` takes it.
+        command: What repeats this training; stored in its checkpoints.
     """
     with distributed.join_world(device) as world, ExitStack() as lock:
-        return _Run(recipe, run, validate, on_validation, world, lock).train(stop_after)
+        made = _Run(recipe, run, validate, on_validation, world, lock, command)
+        return made.train(stop_after)
 
 
 class _Run:
@@ -74,6 +84,7 @@ class _Run:
         on_validation: Callable[[Path], None],
         world: distributed.World,
         lock: ExitStack,
+        command: str,
     ) -> None:
         self.recipe, self.config, self.run, self.world = recipe, recipe.train, run, world
         self.validate, self.on_validation = validate, on_validation
@@ -96,7 +107,7 @@ class _Run:
         self.rounds = (
             self.config.amp and multiplies_bfloat16(world.device) and not self.method.full_precision
         )
-        self.provenance = provenance(recipe, self.pairs, self.cache)
+        self.provenance = provenance(recipe, self.pairs, self.cache, command)
         self.provenance["products"] = "bfloat16" if self.rounds else "float32"
         self.interrupted = False
         self._claim_folder(lock)

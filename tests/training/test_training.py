@@ -253,12 +253,13 @@ def test_a_run_killed_in_mid_epoch_resumes_with_the_same_losses(encoded, tmp_pat
 
 def test_the_best_epoch_is_kept_and_patience_ends_the_run(encoded, tmp_path):
     plan = recipe(encoded, epochs=9, patience=2)
-    done = train(plan, tmp_path, scores(0.1, 0.4, 0.2, 0.4, 0.9))  # of equal ones the first
+    answers = scores(0.1, 0.4, 0.2, 0.4, 0.9)  # of equal ones the first
+    done = train(plan, tmp_path, answers, command="soundspot train mine")
     assert (done.validations, done.step) == (4, 8)
     assert (done.best_validation, done.best_step, done.best_score) == (2, 4, 0.4)
     _, card = checkpoint.load(tmp_path)
     assert (card.epoch, card.step, card.metrics) == (2, 4, {"val_ciou": 0.4})
-    assert card.provenance["data"] == "tiny"
+    assert (card.provenance["data"], card.provenance["command"]) == ("tiny", "soundspot train mine")
 
 
 def test_steps_and_validations_are_counted_across_epochs(encoded, tmp_path):

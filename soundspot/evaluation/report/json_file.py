@@ -14,7 +14,7 @@ from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.report.tables import detail_tables
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.runner import Evaluation, Result
-from soundspot.training.provenance import git_commit
+from soundspot.training.run_folder import git_commit
 
 FORMAT = 1
 

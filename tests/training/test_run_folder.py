@@ -10,8 +10,14 @@ from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training.optimizer import WeightAverage, make_optimizer
 from soundspot.training.recipe import TrainConfig
-from soundspot.training.run_log import LOG, read_log
-from soundspot.training.state import TrainState, _current, load_state, save_state
+from soundspot.training.run_folder import (
+    LOG,
+    TrainState,
+    _current,
+    load_state,
+    read_log,
+    save_state,
+)
 
 CONFIG = SSPLConfig(c_v=5, c_a=3, projection=7, hidden=13)
 

@@ -1,7 +1,11 @@
-"""What a run needs to resume with exactly the same numbers: state.pt in its folder."""
+"""What a run's folder holds: the state from which it resumes with the same numbers, and its log.
+
+state.pt has the weights, the optimizer and the progress; log.jsonl one line of JSON per validation.
+"""
 
 import io
 import math
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from soundspot.common.config import Count, Range, from_dict
+from soundspot import __version__
+from soundspot.common.config import Count, Range, from_dict, parse_json, read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import write_bytes
+from soundspot.common.files import atomic_write, write_bytes
+from soundspot.data.pair_set import PairSet
+from soundspot.features.cache import AnyCache
 from soundspot.training.optimizer import WeightAverage
+from soundspot.training.recipe import Recipe
 
 AnyFloat = Annotated[float, Range(-math.inf)]  # NaN and infinities too
+LOG = "log.jsonl"
 STATE = "state.pt"
 RESULT = "result.json"  # a run that has it is finished
 
@@ -151,3 +160,61 @@ def _check_tensors(what: str, given: Any, expected: Mapping[str, Tensor]) -> Non
             raise SoundspotError(f"its {what} has {name} in another shape")
         if tensor.dtype != wanted.dtype or not tensor.isfinite().all():
             raise SoundspotError(f"its {what} has {name} in other numbers")
+
+
+def read_log(run: Path, count: int | None = None) -> list[dict[str, Any]]:
+    """The lines of a run's log; only the first `count`, which must all be there, if given."""
+    path = run / LOG
+    try:
+        rows = read_bytes(path).decode().splitlines() if path.exists() else []
+        lines = [parse_json(row) for row in rows[:count]]
+        if not all(isinstance(line, dict) and "epoch" in line for line in lines):
+            raise ValueError("a line is not that of a validation")
+        if len(lines) < (count or 0):
+            raise ValueError(f"it has {len(lines)} lines, but there were {count} validations")
+    except (OSError, ValueError) as error:
+        raise SoundspotError(f"{path} is damaged ({error}); delete {run} to start again") from error
+    return lines
+
+
+def training_curves(run: Path) -> None:
+    """Plot the losses and scores of a run into its curves.png, if matplotlib is installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    lines = read_log(run)
+    epochs = [line["epoch"] for line in lines]
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, prefix in zip(figure.subplots(1, 2), ("train_", "val_"), strict=True):
+        for name in (key for key in lines[0] if key.startswith(prefix)):
+            axes.plot(epochs, [line.get(name) for line in lines], label=name, marker=".")
+        axes.set_xlabel("epoch")
+        axes.legend()
+    with atomic_write(run / "curves.png") as part:
+        figure.savefig(part, format="png")
+
+
+def provenance(recipe: Recipe, pairs: PairSet, cache: AnyCache, command: str) -> dict[str, Any]:
+    """What is needed to make the same checkpoint again; it is in every checkpoint and result."""
+    return {
+        "command": command,
+        "commit": git_commit(),
+        "version": __version__,
+        "torch": torch.__version__,
+        "seed": recipe.train.seed,
+        "data": pairs.name,
+        "data_fingerprint": pairs.fingerprint()[:16],
+        "encoder_weights": cache.weights,
+    }
+
+
+def git_commit() -> str:
+    """The commit of the source tree, marked if it has changes; "unknown" outside of git."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
