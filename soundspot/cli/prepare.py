@@ -1,6 +1,5 @@
 """The verbs of `soundspot prepare`: one function per corpus, no logic."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -225,8 +224,7 @@ def escvoc_hard(source: Path, out: Path, /, *, strict: Flag = False) -> int:
 
 
 def _report(summary: "Summary", strict: bool) -> int:
-    from soundspot.data.writer import describe_summary, show_summary
+    from soundspot.data.writer import show_summary
 
     show_summary(summary)
-    sys.stdout.write(describe_summary(summary))
     return 2 if strict and summary.losses else 0

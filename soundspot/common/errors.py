@@ -13,9 +13,7 @@ Code = Literal[
     "unreadable",  # a picture, sound or video that cannot be decoded
     "no-sound",
     "silent",
-    "no-picture",
-    "no-video",
-    "no-moment",  # a time outside of the clip
+    "no-picture",  # or none that moves
     "no-features",  # a pair set whose features are not (all) encoded
     "unknown-model",
     "no-weights",  # an encoder's weights cannot be had

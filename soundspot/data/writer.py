@@ -221,7 +221,7 @@ def _checked(key: str) -> str:
 
 
 def show_summary(summary: Summary) -> None:
-    """Print a table of how many items have which status."""
+    """Print how many items have which status, the first losses, and how many pairs there are."""
     counts = Counter(entry.status for entry in summary.entries)
     table = Table("status", "items", "such as", box=None)
     table.columns[1].justify = "right"
@@ -229,19 +229,16 @@ def show_summary(summary: Summary) -> None:
         if counts[status]:
             first = next(entry for entry in summary.entries if entry.status == status)
             table.add_row(status, f"{counts[status]:,}", one_line(first))
-    result_console().print(table)
-
-
-def describe_summary(summary: Summary) -> str:
-    """The first losses, one per line, and the counts."""
-    lines = [f"{entry.status:<14} {one_line(entry)}" for entry in summary.losses[:SHOWN]]
-    if len(summary.losses) > SHOWN:
-        lines.append(f"... and {len(summary.losses) - SHOWN:,} more, all listed in {LEDGER}")
-    pairs = summary.pairset
-    counts = ", ".join(f"{split} {len(pairs.select(split)):,}" for split in pairs.splits())
-    items = sum(entry.status != "ignored" for entry in summary.entries)
-    lines.append(f"{pairs.root}: {counts}; {len(summary.losses):,} of {items:,} items lost")
-    return "".join(f"{line}\n" for line in lines)
+    pairs, losses = summary.pairset, summary.losses
+    lines = [f"{entry.status:<14} {one_line(entry)}" for entry in losses[:SHOWN]]
+    if len(losses) > SHOWN:
+        lines.append(f"... and {len(losses) - SHOWN:,} more, all listed in {LEDGER}")
+    splits = ", ".join(f"{split} {len(pairs.select(split)):,}" for split in pairs.splits())
+    items = len(summary.entries) - counts["ignored"]
+    lines.append(f"{pairs.root}: {splits}; {len(losses):,} of {items:,} items lost")
+    console = result_console()
+    console.print(table)
+    console.print("\n".join(lines), soft_wrap=True)
 
 
 def one_line(entry: LedgerEntry) -> str:

@@ -60,7 +60,7 @@ class MediaInfo:
     def require_video(self) -> None:
         """Raise `MediaError` if there are no moving pictures."""
         if self.kind != "video":
-            raise MediaError(f"{self._is_a}, not a video: give a video", "no-video")
+            raise MediaError(f"{self._is_a}, not a video: give a video", "no-picture")
 
     def moment(self, at: float | None) -> float:
         """A moment of a video or sound: the middle by default, else one that must lie inside."""
@@ -69,7 +69,7 @@ class MediaInfo:
             return duration / 2
         if not 0 <= at <= duration + decoding.CLOCK_TOLERANCE:
             sentence = f"{self.path} is {duration:.2f} s long: it has no moment {at} s"
-            raise MediaError(sentence, "no-moment")
+            raise MediaError(sentence, "bad-input")
         return at
 
     def missing(self, what: str, at: float) -> MediaError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel import ray_cluster
@@ -47,28 +47,30 @@ SERIAL = Engine("local", 1)  # in this very process
 def map_items(
     function: Callable[[T], R], items: Iterable[T], engine: Engine, crashed: Callable[[T], R]
 ) -> Iterator[R]:
-    """Yield function(item) for every item, in order.
-
-    A process that dies (out of memory, a fault in a decoder) costs only the item that killed it:
-    all items that were pending are tried again, each in a new process.
-
-    Args:
-        function: A module's function, or a partial of one: processes must be able to import it.
-        items: Read as results are taken.
-        engine: Where to run.
-        crashed: Gives the result of an item that killed its process.
-    """
-    return _map(partial(_return, function), items, engine, crashed, function)
+    """`map_loaded` for a function that needs no loading."""
+    return map_loaded(partial(_return, function), items, engine, crashed)
 
 
 def map_loaded(
     load: Load[T, R], items: Iterable[T], engine: Engine, crashed: Callable[[T], R]
 ) -> Iterator[R]:
-    """`map_items` for a function that is expensive to build.
+    """Yield the loaded function of every item, in order.
 
-    Each process calls `load` once to build it.
+    A process that dies (out of memory, a fault in a decoder) costs only the item that killed it:
+    all items that were pending are tried again, each in a new process.
+
+    Args:
+        load: Builds the function, once in each process: a module's function, or a partial of one.
+        items: Read as results are taken.
+        engine: Where to run.
+        crashed: Gives the result of an item that killed its process.
     """
-    return _map(load, items, engine, crashed, load)
+    if engine.name == "ray":
+        return ray_cluster.map_on_ray(load, items, crashed, engine.jobs)
+    count = process_count(engine.jobs)
+    if count > 1:
+        return map_in_processes(load, items, crashed, count)
+    return _map_here(load, items)
 
 
 def check_visible(path: Path) -> None:
@@ -81,21 +83,6 @@ def check_visible(path: Path) -> None:
 
 def _return(function: Callable[[T], R]) -> Callable[[T], R]:
     return function
-
-
-def _map(
-    load: Load[T, R],
-    items: Iterable[T],
-    engine: Engine,
-    crashed: Callable[[T], R],
-    imported: Callable[..., Any],
-) -> Iterator[R]:
-    if engine.name == "ray":
-        return ray_cluster.map_on_ray(load, items, crashed, engine.jobs)
-    count = process_count(engine.jobs)
-    if count == 1:
-        return _map_here(load, items)
-    return map_in_processes(load, items, crashed, count, imported)
 
 
 def _map_here(load: Load[T, R], items: Iterable[T]) -> Iterator[R]:

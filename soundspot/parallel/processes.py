@@ -30,17 +30,10 @@ def process_count(jobs: int | None) -> int:
 
 
 def map_in_processes(
-    load: Load[T, R],
-    items: Iterable[T],
-    crashed: Callable[[T], R],
-    count: int,
-    imported: Callable[..., Any],
+    load: Load[T, R], items: Iterable[T], crashed: Callable[[T], R], count: int
 ) -> Iterator[R]:
-    """Yield the loaded function of every item, in order; see `engines.map_items`.
-
-    An item that kills its process twice is `crashed`. Processes will need the module of `imported`.
-    """
-    make_pool = partial(_make_pool, load, imported)
+    """`engines.map_loaded`; an item that kills its process twice is `crashed`."""
+    make_pool = partial(_make_pool, load)
     waiting = iter(items)
     pending: deque[tuple[T, Future[R]]] = deque()
     pool = make_pool(count)
@@ -77,15 +70,13 @@ def _do_alone(
         return result
 
 
-def _make_pool(
-    load: Load[Any, Any], imported: Callable[..., Any], count: int
-) -> ProcessPoolExecutor:
+def _make_pool(load: Load[Any, Any], count: int) -> ProcessPoolExecutor:
     # A plain fork would copy our locks and threads. The fork server imports the function's module
     # once, and its children inherit it.
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
     if "forkserver" in methods:
-        plain = imported.func if isinstance(imported, partial) else imported
+        plain = load.func if isinstance(load, partial) else load
         context.set_forkserver_preload(["torch", plain.__module__])
     return ProcessPoolExecutor(count, context, _set_up, (load,))
 

@@ -11,11 +11,6 @@ import pytest
 from soundspot.cli import main
 from soundspot.media.clips import write_video
 
-LAUGHS = "\n".join(
-    ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    + [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 12)]
-)
-
 
 def refused(capsys, *words: object) -> str:
     assert main([str(word) for word in words]) == 2
@@ -27,8 +22,7 @@ def refused(capsys, *words: object) -> str:
 RECIPES = {
     "nested 3,000 deep": ("pairs: " + "[" * 3000 + "]" * 3000, "nested"),
     "sections 3,000 deep": ("{a: " * 3000 + "1" + "}" * 3000, "nested"),
-    "exploding anchors": (f"{LAUGHS}\npairs: *a11", "more than 100,000 values"),
-    "a circle": ("pairs: x\nmodel: &m {a: *m}", "nested deeper"),
+    "a circle": ("pairs: x\nmodel: &m {a: *m}", "alias"),
     "a negative seed": ("pairs: x\ntrain: {seed: -1}", "train.seed must be from 0"),
     "a huge seed": (f"pairs: x\ntrain: {{seed: {10**40}}}", "train.seed must be from 0"),
     "a seed of 1e40": ("pairs: x\ntrain: {seed: 1.0e+40}", "train.seed must be int"),

@@ -148,20 +148,12 @@ def test_a_damaged_file_of_ours_says_what_to_do(tmp_path, bad):
         read_typed(path, Outer, "delete it")
 
 
-LAUGHS = "\n".join(
-    ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    + [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 12)]
-)
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("[" * 3000 + "]" * 3000, "nested"),
         ("a: " * 3000, "."),
-        ("[" * 40 + "]" * 40, "nested deeper than 32"),
-        (LAUGHS, "more than 100,000 values"),
-        ("&a [*a]", "nested deeper"),
+        ("&a [*a]", "alias"),
         ("a: '", "."),
         ("a: \0", "."),
         ("a: " + "9" * 5000, "."),
@@ -174,9 +166,7 @@ def test_bad_yaml_is_a_value_error(text, reason):
         parse_yaml(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[" * 100_000, "[" * 40 + "]" * 40, b"\xff\xfe\xfa", "9" * 5000]
-)
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, b"\xff\xfe\xfa", "9" * 5000])
 def test_bad_json_is_a_value_error(text):
     with pytest.raises(ValueError):
         parse_json(text)
@@ -185,7 +175,7 @@ def test_bad_json_is_a_value_error(text):
 def test_what_is_good_is_read_in_full():
     values = {"a": [1, {"b": None}], "c": [0] * 200_000}
     assert parse_json(json.dumps(values)) == values
-    assert parse_yaml("a: &x [1]\nb: *x") == {"a": [1], "b": [1]}
+    assert parse_yaml("a: &x [1]\nb: 2") == {"a": [1], "b": 2}
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
