@@ -7,12 +7,7 @@ Each modality is embedded by FC-BN-ReLU-FC and normalized. A frame and a sound s
 with a learned scale, and the loss is -log exp S(v, a+) / (exp S(v, a+) + sum over a- of exp S(v,
 a-)): a frame picks its sound. The map is the cosine, averaged over t.
 
-What differs: the paper learns from synchronization in videos, and its negatives are the same sound
-shifted in time. A single frame carries no timing: here the negatives are sounds of other pairs,
-and t counts the patches of one sound. Everything that needs motion is left out: optical flow, the
-trajectories along which attention is gathered into objects, and the source separation. The two
-networks are frozen encoders here, so that the two embeddings are all that is trained. The released
-code, which is for inference only, decides the layers and the learned scale.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch (of frames), k batch (of sounds), n locations, t patches of the sound, d dimensions of
 the embedding, c visual channels (c_v), p audio patches, a audio channels (c_a), h w grid.

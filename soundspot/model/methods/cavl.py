@@ -11,15 +11,7 @@ distances, and the loss is contrastive: D^2 / 2 for a pair, max(0, margin - D)^2
 with the sound of another scene. The map shows what belongs to the center of the frame that is
 nearest to the sound.
 
-What differs: the paper orders videos from simple to complex. How many sources a pair has is not
-known here, so scenes are made: one of K sources is K pairs of a batch, whose frames stand side by
-side and whose patches are heard together; K grows by one every `grow_every` steps, and the step is
-kept as a buffer. The networks are frozen encoders, so that the linear layer of the frame and two
-layers of the sound are all that is trained; frozen features are brought to unit length first, so
-that beta and the margin mean the same for every encoder. One random negative becomes the mean over
-all scenes that share no pair. No code of the paper itself was found; beta, the rounds, where
-centers start and the margin are those of the same authors' clustering for one source in the code of
-DSOL, where it is called DMC.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch, k centers of the sound, m centers of the frame, n local features, d dimensions of the
 space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.

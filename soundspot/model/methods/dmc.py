@@ -9,12 +9,7 @@ The similarity of a frame and a sound is s(v, a) = sum_k cos(c_k^v, c_k^a), and 
 max-margin loss max(0, s(v, a-) - s(v, a+) + margin), a- the sound of another pair. The map shows
 which locations belong to the center that sound and frame agree on best.
 
-What differs: VGG16 and the sound network are fine-tuned in the paper, here W_k and the sound's two
-layers are all that is trained. A sound has as many local features as patches (3), not the 124 of a
-feature map of VGGish. One random negative per frame becomes the mean over all others, its
-expectation. The released Cosine layer splits the K centers into two halves and compares those with
-each other; as in the paper, here a center of the frame is compared with the same center of the
-sound. The margin is the released one, K.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch (of frames), k centers, n local features, d dimensions of a space, c visual channels
 (c_v), p audio patches, a audio channels (c_a), h w feature grid.

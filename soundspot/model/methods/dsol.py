@@ -14,13 +14,7 @@ the classifier hears:
 with the negatives of L_loc taken in each quarter of the frame. The released test shows a map of
 every kind, softmax over k of 3 l(x) m_k(x); the map here is their mean under p_a, what is heard.
 
-What differs: clustering is a running k-means inside the step instead of one between epochs, so that
-both stages are one training; the step is a buffer, and stage two begins after `stage_one` of them.
-In the paper stage two learns from mixed scenes; here it sees the same pairs. VGG16 and the sound
-network are frozen: v(x) for objects is the unit vector of the rectified VGG16 feature, and the
-paper's classifier of frames is left out, since nothing that it could improve is trained. The mean
-over all other pairs replaces one random negative. The released KL is divided by K too, which is not
-the divergence; here it is not.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch, k kinds, n locations, d dimensions of the comparison, c visual channels (c_v), p
 audio patches, a audio channels (c_a), h w feature grid.

@@ -9,10 +9,8 @@ with t = 0.03. The map is the cosine. The second half of the paper, object-guide
 needs no training: it is the guidance of `evaluate`, which joins any method's map with an image-only
 one.
 
-What differs: the frozen encoders replace both ResNet-18s, so that a 1 x 1 convolution and g
-(two layers, for every method alike; theirs is one) are all that is trained, and the loss is the
-mean over the two views of a frame. It is the `contrastive` method without what that adds: softer
-maximum, softer targets, self-attention of the maps.
+What differs from the paper and its code is in docs/differences.md. It is the `contrastive`
+method without what that adds: softer maximum, self-attention of the maps.
 
 Axes: b batch (of frames and of sounds), n locations of the grid.
 """

@@ -15,10 +15,7 @@ take gradients. The map is the cosine.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: the frozen encoders replace both ResNet-18s, so that only a 1 x 1 convolution and
-g are trained and similarity is that of their outputs; the warm-up is counted in steps (200 are the
-released 5 epochs of 10,000 pairs at batch 256); the loss is the mean over the two views. The
-released code divides the masked sum by all cells, not by those of the mask; so does this.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch (of frames and of sounds), c channels, n locations of the grid, h w the grid.
 """

@@ -11,13 +11,9 @@ with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' similarity A_ij is 
 elsewhere, divided by their sum: similarity within a modality times the last iteration's similarity
 across. The map is the cosine.
 
-What is the paper's and what is ours: the paper has no released code, and only its abstract
-was available. From there come the two kinds of pseudo-labels, maps of the previous iteration
-and relations inferred from the sounds, and what they are for. The form of the loss, the thresholds
-and the weights are ours. "The previous iteration" is a momentum network here, the way SSPL's BYOL
-does it, instead of maps stored after every epoch, so that the training loop needs no hook. Both
-encoders are frozen, so the similarity of sounds is that of the frozen embeddings and never
-changes; the loss is the mean over the two views of a frame.
+The paper has no released code, and only its abstract was available: the two kinds of pseudo-labels
+and what they are for are the paper's; the loss, thresholds and weights are ours. "The last
+iteration" is a momentum network here. docs/differences.md has the rest.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, h w the grid.
 """

@@ -13,14 +13,7 @@ over the classes whose probability is above a threshold in both. The map is the 
 sound's class vectors with every location, averaged over the classes that are heard with their
 probabilities as weights.
 
-What differs: the paper's pseudo-labels come from a classifier of sounds and one of pictures,
-grouped into 7 kinds. Here sounds are grouped by a running k-means of the frozen embeddings, and a
-frame has the label of its sound, as the authors also suggest. The ResNet and CRNN are frozen
-encoders with a trained layer on the frame and two on the sound; their features are scaled to a mean
-square of 1. A class activation map that is 0 everywhere gives the plain mean. Both stages are one
-training: the step is a buffer, and L_d counts from `stage_one` on. The released test applies the
-sigmoid of the class scores twice, which lets every class pass the threshold; here it is applied
-once. It also cuts off negative cosines, which no other method's map does; here they stay.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
 f feature channels, p audio patches, a audio channels (c_a), h w feature grid.

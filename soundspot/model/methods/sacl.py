@@ -13,13 +13,10 @@ or all of it if its upper half misses it. The map is the cosine.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: the released code multiplies features by m_i before the maximum, so that a location
-that does not count has s = 0 rather than none. Once all cosines of a frame are negative, that
-leaves no gradient: here, where features may be negative, training stalled within 30 steps. The
-frozen VGG16 and a 1 x 1 convolution replace the ResNet-18. Segments come from the picture in
-the original (Felzenszwalb and Huttenlocher), which is not available: here they are clusters of the
-frozen feature, found for both views of a frame together so that they have the same names in both.
-`segments=1` leaves only the upper half, which the released code does with a picture in one piece.
+What differs from the paper and its code is in docs/differences.md. Segments are clusters of
+the frozen feature, found for both views together so that they have the same names in both;
+`segments=1` leaves only the upper half. A location that does not count is left out of the maximum,
+not counted as 0, which left no gradient once all cosines of a frame were negative.
 
 Axes: b batch (of frames and of sounds), k segments, c channels, p audio patches, a audio channels
 (c_a), n locations of the grid, m locations of both views.

@@ -16,10 +16,7 @@ momentum network's input is dropped out as well.
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: the frozen encoders replace both ResNet-18s, so that each branch is a 1 x 1
-convolution and g. Of the two views of a frame the trained network sees the first, the momentum
-network the second. The published momentum forgets the initial weights after some thousand steps:
-for short trainings it has to be smaller.
+What differs from the paper and its code is in docs/differences.md.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, c channels, p audio
 patches, a audio channels (c_a), h w feature grid.

@@ -10,15 +10,12 @@ with A the cosine map, l = 1 as released, gradients on both maps. The map is the
 
 Written from the released code and the abstract; the full paper could not be read here.
 
-What differs: the frozen encoders replace both ResNet-18s, and pictures are not available, only
-features of two views of a frame, each cropped and flipped at random; so T is what leads from the
-first view to the second. The rotations, scales, colors and mixed sounds of the original would have
-to be made before encoding (`features.augmentations` has some of them). Transforming the grid of the
-feature itself would teach nothing: all that is trained acts on one location at a time, so its maps
-follow any flip or shift of the grid exactly. Nor does a batch say how its views were made: T is
-found by registration, as that flip and shift of the grid under which the frozen features of the two
-views agree best; cells that only one view shows do not count. A crop moves a view by up to 22
-pixels, so shifts of at most one cell of 16 are tried.
+What differs from the paper and its code is in docs/differences.md. T is what leads from the
+first view of a frame to the second, each cropped and flipped at random: found by registration, as
+that flip and shift of the grid under which the frozen features agree best; cells that only one view
+shows do not count. A crop moves a view by up to 22 pixels, so shifts of at most one cell of 16 are
+tried. Transforming the grid of the feature itself would teach nothing: all that is trained acts on
+one location at a time, so its maps follow any flip or shift of the grid exactly.
 
 Axes: b batch, c channels, n locations of the grid, t transformations, h w the grid.
 """

@@ -13,24 +13,16 @@ from soundspot.common.config import Range, Size
 from soundspot.model.attention import attend, similarity
 from soundspot.model.heads import AudioTransform, Predictor, Projector, pooled_audio
 from soundspot.model.losses import collapse_monitor, negative_cosine
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    Vector,
-)
+from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound, Vector
 from soundspot.model.pcm import PCM, Variant
 
 
 @dataclass(frozen=True)
-class SSPLConfig(MethodConfig):
+class SSPLConfig:
     """The switches of the paper; the defaults are its SSPL without PCM.
 
     Attributes:
+        c_v, c_a: Channels of the visual and of the audio feature (VGGish 128, YAMNet 1024).
         pcm, cycles: Whether the PCM refines the visual feature (Sec. 3.3), and its T.
         variant: Whether g and the PCM follow the released code or the paper's text.
         scaling, fusion: From map to weights (Table 5); how sound and vision are joined (Table S5).
@@ -38,6 +30,8 @@ class SSPLConfig(MethodConfig):
         projection, hidden: Output and hidden dimensions of the projector.
     """
 
+    c_v: Size = 512
+    c_a: Size = 128
     pcm: bool = False
     cycles: Annotated[int, Range(1, 1000)] = 5
     variant: Variant = "released"
