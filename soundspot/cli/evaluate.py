@@ -65,11 +65,9 @@ def audit(
     annotations: Path,
     sounder: Path | None = None,
     out: Out = None,
-    train_data: Path | None = None,
-    data: Path | None = None,
     strict: Flag = False,
 ) -> int:
-    """Find clips of a benchmark in a training list, by id and, given both pair sets, by picture.
+    """Find clips of a benchmark in a training list.
 
     With --sounder instead of a list: say which sources of VGG-SS are heard and seen.
 
@@ -80,8 +78,6 @@ def audit(
         sounder: VGGSounder's CSV file: its package has vggsounder+background-music.csv.
         out: Write the training list without the leaked clips to this file; with --sounder, the
             lists of vggss-verified, vggss-offscreen and vggss-single to this folder.
-        train_data: Pair set of the training list.
-        data: Pair set of the benchmark.
         strict: Exit with code 2 if anything leaks.
     """
     from soundspot.evaluation.audit import audit_vggss, find_leaks
@@ -95,12 +91,12 @@ def audit(
             found.write(out)
         return 0
     assert train_list is not None
-    leaks = find_leaks(train_list, benchmark, annotations, train_data, data)
+    leaks = find_leaks(train_list, benchmark, annotations)
     say(leaks.describe(train_list, benchmark))
     if out is not None:
         write_ids(out, leaks.clean_train)
         say(f"clean list: {out}")
-    return 2 if strict and (leaks.leaked or leaks.alike) else 0
+    return 2 if strict and leaks.leaked else 0
 
 
 def reproduce(

@@ -1,7 +1,6 @@
 """From scores to the rows of a report: every contender, protocol and interval.
 
-Axes: n pairs, m independent units (pairs, or groups such as duets), h w the map as a model made it,
-t passes of a PCM.
+Axes: n pairs, m independent units (pairs, or groups such as duets), h w the map as a model made it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,16 +54,12 @@ class Contender:
     Attributes:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
-        by_cycle: The maps after each pass, for models with a PCM.
-        cycle_scores: cIoU of each pair after each pass, by protocol `sspl`.
     """
 
     name: str
     kind: Kind
     scores: Mapping[str, PerPair]
     maps: RawMaps | None = None
-    by_cycle: Float[np.ndarray, "t n h w"] | None = None
-    cycle_scores: tuple[PerPair, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A pair that one contender lacks (its picture, sound or map is missing) is left out for all of them,
 listed and counted: all numbers in a table are of the same pairs.
 
-Axes: n pairs, h w the map as a model made it, t passes of a PCM.
+Axes: n pairs, h w the map as a model made it.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
@@ -46,7 +46,6 @@ from soundspot.inference.localizer import Localizer
 from soundspot.parallel.devices import AUTO
 
 DATA = Path("data")
-MORE_CYCLES = 2  # passes that the figures show beyond the trained T
 
 
 @dataclass(frozen=True)
@@ -225,12 +224,10 @@ def _score_model(
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
     cycles = None if model.trained_cycles is None else request.cycles or model.trained_cycles
-    maps, by_cycle = _passes(model, features, scenes, cycles)
+    frames = [scene.frame for scene in scenes]
+    f_a = features.sound([scene.audio for scene in scenes])
+    maps = predictions.maps_of(model, features, frames, f_a, cycles)
     contenders, detections = _score_maps(trial, model.name, "model", maps)
-    if by_cycle is not None:
-        traced = by_cycle[:, visible]
-        by_pass = tuple(score(passed, truths)[MAIN] for passed in traced)
-        contenders = [replace(contenders[0], by_cycle=traced, cycle_scores=by_pass)]
     if not detections and benchmark.name in WITH_MADE_NEGATIVES:
         scores = contenders[0].scores[MAIN]
         detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)
@@ -288,23 +285,6 @@ def _available(
         if scene.group is not None and left[scene.group] == 1:
             missing.setdefault(scene.id, "the other sound of its picture is missing")
     return [scene for scene in scenes if scene.id not in missing], missing
-
-
-def _passes(
-    model: Localizer, features: Features, scenes: Sequence[BenchmarkItem], cycles: int | None
-) -> tuple[RawMaps, Float[np.ndarray, "t n h w"] | None]:
-    """The maps of a model, and with a PCM those after fewer and a few more passes."""
-    frames = [scene.frame for scene in scenes]
-    f_a = features.sound([scene.audio for scene in scenes])
-    if cycles is None:
-        return predictions.maps_of(model, features, frames, f_a), None
-    in_groups = scenes[0].group is not None  # there is no figure of the passes for duets
-    shown = cycles if in_groups else cycles + MORE_CYCLES
-    traced = predictions.maps_by_cycle(model, features, frames, f_a, shown)
-    maps = traced[cycles - 1]
-    if model.named is not None:  # the passes are the learned part's
-        maps = predictions.maps_of(model, features, frames, f_a, cycles)
-    return maps, None if in_groups else traced
 
 
 def _saliency(

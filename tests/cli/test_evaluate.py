@@ -1,5 +1,4 @@
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -82,18 +81,6 @@ def test_audit_writes_a_clean_list(capsys, tmp_path, toy):
     assert main([*arguments, "--strict"]) == 2
     (tmp_path / "train.txt").write_text("other\n")
     assert main([*arguments, "--strict"]) == 0
-
-
-def test_audit_compares_pictures_where_it_has_both_sets(capsys, tmp_path, tiny_pairs, toy):
-    leaky = tmp_path / "leaky"
-    shutil.copytree(tiny_pairs.root, leaky)
-    shutil.copy(leaky / "frames" / "val-0.jpg", leaky / "frames" / "train-7.jpg")
-    (tmp_path / "train.txt").write_text("train-7\ntrain-8\n")
-    arguments = ["audit", str(tmp_path / "train.txt"), "--benchmark", toy, "--annotations", "/"]
-    both = ["--train-data", str(leaky), "--data", str(tiny_pairs.root)]
-    assert main([*arguments, *both, "--strict"]) == 2
-    assert "looks alike: train-7 and val-0, 0 bits apart" in capsys.readouterr().out
-    refused(capsys, *arguments, *both[:2])
 
 
 def test_bad_audits_are_refused_in_one_sentence(capsys, tmp_path, toy):

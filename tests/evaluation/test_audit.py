@@ -1,23 +1,13 @@
-import io
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import read_ids
 from soundspot.evaluation.annotations import BenchmarkItem, vggss_subset
-from soundspot.evaluation.audit import (
-    NEAR,
-    Match,
-    audit_vggss,
-    compare_ids,
-    frame_hash,
-    near_duplicates,
-)
+from soundspot.evaluation.audit import audit_vggss, compare_ids
 from soundspot.evaluation.benchmarks import load_benchmark
 
 
@@ -45,66 +35,6 @@ def test_the_sound_alone_can_leak():
     report = compare_ids(["heard", "x"], [pair])
     assert report.leaked == ("p",)
     assert report.clean_train == ("x",)
-
-
-def test_lookalikes_count_beside_ids():
-    matches = [Match("x", "b", 3), Match("a", "a", 0)]
-    report = compare_ids(["a", "x", "y"], [clip("a"), clip("b"), clip("c")], matches)
-    assert report.leaked == ("a",)
-    assert report.alike == (Match("x", "b", 3),)  # a is known already
-    assert report.clean_train == ("y",)
-    assert report.clean_benchmark == ("c",)
-
-
-def photographs(count, seed=0):
-    """Smooth random colors on 256x256: as much detail as a picture has in its coarse parts."""
-    rng = np.random.default_rng(seed)
-    coarse = rng.integers(0, 256, (count, 23, 23, 3), dtype=np.uint8)
-    resized = [
-        Image.fromarray(image).resize((256, 256), Image.Resampling.BICUBIC) for image in coarse
-    ]
-    return np.stack([np.asarray(image) for image in resized])
-
-
-def distances(a, b):
-    return (frame_hash(a) != frame_hash(b)).sum(axis=1)
-
-
-def test_the_hash_survives_what_happens_to_copies():
-    frames = photographs(5)
-    smaller, packed = [], []
-    for frame in frames:
-        image = Image.fromarray(frame)
-        smaller.append(np.asarray(image.resize((96, 128), Image.Resampling.BILINEAR)))
-        file = io.BytesIO()
-        image.save(file, "JPEG", quality=30)
-        packed.append(np.asarray(Image.open(file)))
-    paler = (frames * 0.6 + 60).astype(np.uint8)
-    assert distances(frames, np.stack(smaller)).max() <= NEAR
-    assert distances(frames, np.stack(packed)).max() <= NEAR
-    assert distances(frames, paler).max() <= NEAR
-
-
-def test_different_pictures_are_far_apart():
-    assert frame_hash(photographs(1)).shape == (1, 255)
-    assert frame_hash(photographs(1)).sum() == 127  # above the median of 255
-    assert distances(photographs(5), photographs(5, seed=1)).min() > 2 * NEAR
-
-
-def test_near_duplicates_by_hand():
-    bits = np.zeros((3, 255), dtype=bool)
-    bits[1, :NEAR] = True
-    bits[2, : NEAR + 1] = True
-    matches = near_duplicates(bits, bits[:1], ["a", "b", "c"], ["t"])
-    assert matches == [Match("a", "t", 0), Match("b", "t", NEAR)]
-
-
-def test_near_duplicates_in_a_long_list():
-    rng = np.random.default_rng(0)
-    train = rng.random((5_003, 255)) > 0.5
-    test = np.stack([train[4_999], rng.random(255) > 0.5])
-    names = [f"clip-{i}" for i in range(len(train))]
-    assert near_duplicates(train, test, names, ["s", "t"]) == [Match("clip-4999", "s", 0)]
 
 
 @pytest.mark.shared_data

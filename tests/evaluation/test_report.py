@@ -9,7 +9,6 @@ from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import report
 from soundspot.evaluation.benchmarks import find_benchmark
 from soundspot.evaluation.metrics import union_map
-from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
 from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
@@ -19,7 +18,7 @@ from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory, tiny_pairs):
-    """Perfect maps and turned ones on the tiny pairs and its duet; `perfect` has three passes."""
+    """Perfect maps and turned ones on the tiny pairs and its duet."""
     root = tmp_path_factory.mktemp("maps")
     for name in ("perfect", "<b>turned"):
         (root / name).mkdir()
@@ -29,14 +28,7 @@ def evaluation(tmp_path_factory, tiny_pairs):
             np.save(root / name / f"{pair.id}.npy", shown)
     folders = (root / "perfect", root / "<b>turned")
     names = ("escvoc-val", "escvoc-duets-val")
-    done = run_evaluation(EvaluationRequest(names, data=tiny_pairs.root, maps=folders))
-    first = done.results[0]
-    perfect = first.contenders[0]
-    passes = np.stack([1 - perfect.maps, perfect.maps, perfect.maps])
-    scores = tuple(score(maps, first.truths)["sspl"] for maps in passes)
-    traced = replace(perfect, by_cycle=passes, cycle_scores=scores)
-    first = replace(first, contenders=(traced, *first.contenders[1:]))
-    return replace(done, results=(first, *done.results[1:]))
+    return run_evaluation(EvaluationRequest(names, data=tiny_pairs.root, maps=folders))
 
 
 def test_both_files_are_written_whole(tmp_path, evaluation):
@@ -66,8 +58,6 @@ def test_json_rows_hold_what_is_promised(tmp_path, evaluation):
     assert values["provenance"]["commit"]
     details = values["benchmarks"][0]
     assert (details["expected"], details["evaluated"], details["lost"]) == (331, 5, 326)
-    passes = next(iter(details["pcm_passes"].values()))
-    assert [after["ciou"] for after in passes] == [0.0, 1.0, 1.0]
     assert len(details["success_curves"]["thresholds"]) == 21
 
 
@@ -77,7 +67,7 @@ def test_the_page_asks_for_nothing_and_escapes_names(evaluation):
     assert not re.search(r"url\(|@import|<script|<link", html)
     assert "<b>turned" not in html and "&lt;b&gt;turned" in html
     assert "evaluated 5 of 331 pairs" in html
-    for heading in ("Success ratio", "PCM passes", "Best, median and worst", "By class", "By obj"):
+    for heading in ("Success ratio", "Best, median and worst", "By class", "By obj"):
         assert heading in html
     assert html.count("<table") == html.count("</table>")
 
@@ -130,7 +120,7 @@ def test_extremes_do_not_repeat_pairs():
 def test_charts_are_drawn(evaluation):
     pytest.importorskip("matplotlib")
     html = html_page(evaluation, {})
-    assert html.count("data:image/svg+xml") == 3  # success on two benchmarks, passes on the first
+    assert html.count("data:image/svg+xml") == 2  # success on two benchmarks
     assert line_chart([Series("a", [0.0, 1.0], [0.0, 1.0])], "x", "y").startswith("data:image/svg")
 
 

@@ -3,7 +3,7 @@
 Axes: n pairs, k pairs that are shown, h w the map as a model made it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from soundspot.data.pair_set import ItemError
-from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
+from soundspot.evaluation.metrics import THRESHOLDS, success_curve
 from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
 from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
@@ -19,8 +19,6 @@ from soundspot.evaluation.runner import Evaluation, Result
 from soundspot.evaluation.trivial import ORACLE
 
 SHOWN = 4  # pairs of each kind
-PASSES_SHOWN = 3  # pairs whose maps are shown after every pass
-PASS_SIDE = 112  # pixels of a picture after a pass
 LISTED = 200  # missing ids on the page; report.json has them all
 
 
@@ -57,8 +55,6 @@ def _section(result: Result) -> dict[str, Any]:
         "headline_tables": headline_tables(result),
         "detail_tables": detail_tables(result),
         "success_chart": _success_chart(result),
-        "passes_chart": _passes_chart(own),
-        "passes": {c.name: strips for c in own if (strips := _passes(c, result))},
         "examples": {c.name: grids for c in own if (grids := _examples(c, result))},
     }
 
@@ -71,33 +67,6 @@ def _success_chart(result: Result) -> str | None:
         if c.name != ORACLE
     ]
     return line_chart(series, "cIoU threshold", "success ratio, %")
-
-
-def _passes_chart(contenders: Sequence[Contender]) -> str | None:
-    series = []
-    for contender in contenders:
-        if scores := contender.cycle_scores:
-            passes = [float(t) for t in range(1, len(scores) + 1)]
-            series += [
-                Series(f"cIoU, {contender.name}", passes, [ciou_at(s) for s in scores]),
-                Series(f"AUC, {contender.name}", passes, [auc(s) for s in scores]),
-            ]
-    return line_chart(series, "passes t of the PCM", "%") if series else None
-
-
-def _passes(contender: Contender, result: Result) -> list[list[Picture]]:
-    """A strip of maps for each of a few pairs, from the best down to the median."""
-    if contender.by_cycle is None or result.pairs is None:
-        return []
-    order = np.argsort(contender.scores[MAIN], kind="stable")
-    chosen = order[np.linspace(len(order) - 1, len(order) // 2, PASSES_SHOWN).astype(int)]
-    return [
-        [
-            _picture(result, i, passed[i], f"t = {t}", PASS_SIDE)
-            for t, passed in enumerate(contender.by_cycle, start=1)
-        ]
-        for i in dict.fromkeys(chosen.tolist())
-    ]
 
 
 def _examples(contender: Contender, result: Result) -> dict[str, list[Picture]]:
@@ -124,14 +93,12 @@ def extremes(scores: Float[np.ndarray, "n"], count: int) -> dict[str, Int[np.nda
     return dict(zip(("Best", "Median", "Worst"), parts, strict=True))
 
 
-def _picture(
-    result: Result, i: int, map: Float[np.ndarray, "h w"], caption: str, side: int = SIZE
-) -> Picture:
+def _picture(result: Result, i: int, map: Float[np.ndarray, "h w"], caption: str) -> Picture:
     scene = result.scenes[i]
     assert result.pairs is not None  # callers have checked
     boxes = [box for annotator in scene.boxes for box in annotator]
     try:
-        picture = pair_picture(result.pairs.frame(scene.frame), map, boxes, side)
+        picture = pair_picture(result.pairs.frame(scene.frame), map, boxes)
     except ItemError as error:  # cached features may outlive their frame
         return {"source": None, "caption": str(error)}
     return {"source": as_data_url(picture), "caption": caption}

@@ -9,7 +9,7 @@ import numpy as np
 
 from soundspot import __version__
 from soundspot.common.config import to_dict
-from soundspot.evaluation.metrics import SIZE, THRESHOLDS, auc, ciou_at, success_curve
+from soundspot.evaluation.metrics import SIZE, THRESHOLDS, success_curve
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.report.tables import detail_tables
 from soundspot.evaluation.rows import MAIN
@@ -80,14 +80,6 @@ def _details(result: Result) -> dict[str, Any]:
             "protocol": MAIN,
             "thresholds": THRESHOLDS.tolist(),
             "curves": {c.name: success_curve(c.scores[MAIN]).tolist() for c in result.contenders},
-        },
-        "pcm_passes": {
-            contender.name: [
-                {"t": t, "ciou": ciou_at(scores), "auc": auc(scores)}
-                for t, scores in enumerate(contender.cycle_scores, start=1)
-            ]
-            for contender in result.contenders
-            if contender.cycle_scores
         },
         "paired_tests": [asdict(comparison) for comparison in result.comparisons],
         "no_visible_source": [

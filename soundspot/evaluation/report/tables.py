@@ -16,7 +16,7 @@ from rich.text import Text
 from soundspot.evaluation.benchmarks import HARD
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS
-from soundspot.evaluation.rows import MAIN, Contender
+from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.runner import Result
 
 SMALL, LARGE = 0.1, 0.5  # shares of the frame
@@ -81,7 +81,7 @@ def headline_tables(result: Result) -> list[Table]:
 
 
 def detail_tables(result: Result) -> list[Table]:
-    """The same numbers by class, by object size and by passes of a PCM."""
+    """The same numbers by class and by object size."""
     tables = []
     if result.benchmark.name not in HARD and any(scene.cls for scene in result.scenes):
         tables.append(_by_class(result, "By class"))
@@ -93,7 +93,6 @@ def detail_tables(result: Result) -> list[Table]:
     }
     note = "cIoU / AUC by the share of the frame that the truth covers"
     tables.append(_parts(result, "By object size", note, sizes))
-    tables += [_cycles(c) for c in result.contenders if c.cycle_scores]
     return tables
 
 
@@ -191,15 +190,6 @@ def _parts(
 
 def _short(scores: Float[np.ndarray, "n"]) -> str:
     return f"{percent(ciou_at(scores))} / {percent(auc(scores))}" if len(scores) else "–"
-
-
-def _cycles(contender: Contender) -> Table:
-    rows = [
-        (str(t), percent(ciou_at(scores)), percent(auc(scores)))
-        for t, scores in enumerate(contender.cycle_scores, start=1)
-    ]
-    title = f"PCM passes of {contender.name}"
-    return Table(title, "cIoU and AUC after t passes.", ("t", "cIoU", "AUC"), tuple(rows))
 
 
 def percent(value: float) -> str:
