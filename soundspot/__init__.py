@@ -99,6 +99,7 @@ def evaluate(
     maps: Sequence[str | Path] = (),
     cycles: int | None = None,
     guidance: float = 0.0,
+    outline: bool = False,
     out: str | Path | None = None,
     device: str = "auto",
 ) -> "Evaluation":
@@ -113,6 +114,7 @@ def evaluate(
         cycles: T of models with a PCM, if not the one they were trained with.
         guidance: Weight of object guidance; if not 0, each model is also scored with its map
             blended with what stands out in the picture.
+        outline: Also score each model with the boxes around the outlines of its maps.
         out: Folder for report.json and report.html.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
 
@@ -136,6 +138,7 @@ def evaluate(
         cycles,
         guidance,
         device,
+        outline,
     )
     if out is not None:
         check_folder(Path(out))

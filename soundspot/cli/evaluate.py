@@ -20,6 +20,7 @@ def evaluate(
     out: Out = None,
     cycles: int | None = None,
     guidance: float = 0.0,
+    outline: Flag = False,
     device: str = "auto",
 ) -> None:
     """Score models, or maps saved by any program, on benchmarks, alongside trivial baselines.
@@ -35,6 +36,8 @@ def evaluate(
         cycles: T of models with a PCM. Default: the T they were trained with.
         guidance: Weight of object guidance: also score each model with its map blended with what
             stands out in the picture.
+        outline: Also score each model with the boxes around the outlines of its maps: benchmarks
+            annotate boxes. Where no mask agrees with a map, the map is scored.
         device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.evaluation import report
@@ -49,6 +52,7 @@ def evaluate(
         maps=maps or (),
         cycles=cycles,
         guidance=guidance,
+        outline=outline,
         out=out,
         device=device,
     )

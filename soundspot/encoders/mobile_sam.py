@@ -57,9 +57,10 @@ class MobileSAM(nn.Module):
         self.mask_decoder = MaskDecoder()
 
     def embed(self, pixels: Float[Tensor, "b 3 height width"]) -> Float[Tensor, "b 256 h w"]:
-        """The embedding of pictures of `prepare`."""
-        embedding: Tensor = self.image_encoder(pixels)
-        return embedding
+        """The embedding of pictures of `prepare`; the encoder may be of lower precision."""
+        weight = next(self.image_encoder.parameters())
+        embedding: Tensor = self.image_encoder(pixels.to(weight.dtype))
+        return embedding.float()
 
     def decode(
         self, embedding: Float[Tensor, "b 256 h w"], points: Float[Tensor, "b p 2"]

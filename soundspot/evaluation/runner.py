@@ -30,6 +30,7 @@ from soundspot.evaluation.benchmarks import (
     find_scenes,
 )
 from soundspot.evaluation.metrics import RawMaps, Truths
+from soundspot.evaluation.outlined import box_maps
 from soundspot.evaluation.predictions import Features, open_model
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
@@ -60,6 +61,7 @@ class EvaluationRequest:
     cycles: int | None = None
     guidance: float = 0.0
     device: str = AUTO
+    outline: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,8 @@ def run_evaluation(request: EvaluationRequest) -> Evaluation:
         )
     if request.guidance and not request.models:
         raise SoundspotError("object guidance needs a model to guide")
+    if request.outline and not request.models:
+        raise SoundspotError("outlines need a model whose maps prompt them")
     saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
     media = {benchmark.name: _pair_set(benchmark, request) for benchmark in chosen}
     models = [open_model(name, request.device) for name in dict.fromkeys(request.models)]
@@ -220,7 +224,7 @@ def _refuse_learned(
 def _score_model(
     trial: _Trial, model: Localizer, features: Features, request: EvaluationRequest
 ) -> tuple[list[Contender], list[SourceDetection]]:
-    """A model, with object guidance too if requested, and how it notices missing sources."""
+    """A model, guided or outlined too if requested, and how it notices missing sources."""
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
     cycles = None if model.trained_cycles is None else request.cycles or model.trained_cycles
@@ -231,12 +235,16 @@ def _score_model(
     if not detections and benchmark.name in WITH_MADE_NEGATIVES:
         scores = contenders[0].scores[MAIN]
         detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)
+    frames = [scene.frame for scene in scenes if scene.visible]
     if request.guidance:
-        shown = [scene for scene in scenes if scene.visible]
-        stands_out = predictions.saliency_maps(features, [scene.frame for scene in shown])
+        stands_out = predictions.saliency_maps(features, frames)
         guided = guide(maps[visible], stands_out, request.guidance)
         name = f"{model.name} + guidance {request.guidance:g}"
         contenders.append(Contender(name, "model", score(guided, truths), guided))
+    if request.outline:
+        boxed = box_maps(maps[visible], frames, pairs.frame, model.device)
+        name = f"{model.name}, boxes of outlines"
+        contenders.append(Contender(name, "model", score(boxed, truths), boxed))
     return contenders, detections
 
 

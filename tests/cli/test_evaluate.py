@@ -57,6 +57,7 @@ def test_bad_evaluations_are_refused_in_one_sentence(capsys, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert "did you mean 'escvoc'" in refused(capsys, "evaluate", "--benchmark", "escvok")
     assert "baselines alone" in refused(capsys, "evaluate", "m", "--trivial", "--benchmark", toy)
+    refused(capsys, "evaluate", "--outline", "--benchmark", toy)
     nowhere = ("--data", str(tmp_path / "nowhere"))
     assert "nowhere" in refused(capsys, "evaluate", "--benchmark", toy, *nowhere)
     assert "pair set" in refused(capsys, "evaluate", "--benchmark", "escvoc")

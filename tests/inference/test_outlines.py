@@ -85,19 +85,19 @@ def test_the_points_are_the_peak_and_the_middle_of_the_hot_heat() -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (37, 53), (2500, 1), (1700, 2100)])
 def test_a_mask_has_the_size_of_its_frame(size: tuple[int, int]) -> None:
-    outliner = Outliner(Drawn(0, 100), CPU)
+    outliner = Outliner(Drawn(0, 90), CPU)
     seen = outliner.see(np.zeros((*size, 3), np.uint8))
     similarity = np.zeros((14, 14), np.float32)
     similarity[3:8, :9] = 1
     mask = outliner.outline(seen, similarity)
     assert mask.shape == size
-    if min(size) > 1:  # 100 of 192 columns, or of the 137 that a narrower picture has
-        expected = 100 / 192 * max(size) / size[1]
+    if min(size) > 1:  # 90 of 168 columns, or of fewer in a narrower picture
+        expected = 90 / 168 * max(size) / size[1]
         assert mask.mean() == pytest.approx(expected, abs=0.02)
 
 
 def test_a_flat_map_or_a_mask_elsewhere_gives_none() -> None:
-    outliner = Outliner(Drawn(150, 192), CPU)
+    outliner = Outliner(Drawn(130, 168), CPU)
     seen = outliner.see(np.zeros((32, 32, 3), np.uint8))
     assert outliner.outline(seen, np.full((7, 7), 0.3, np.float32)) is None
     left = np.zeros((7, 7), np.float32)
