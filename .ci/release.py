@@ -82,6 +82,7 @@ def main() -> int:
         for problem in found:
             print(f"not ready: {problem}", file=sys.stderr)
         return 1
+    run(sys.executable, "page/build.py")  # the wheel carries the page
     wheel = build(ROOT / "dist")
     try_wheel(wheel)
     print(f"ready: {wheel}; next: git tag v{version} && git push --tags, then upload dist/")

@@ -357,7 +357,7 @@ async function start() {
   if (missing) return tell(`This browser is too old for this page: it has no ${missing}.`, true);
   const about = await (await fetch("model.json")).json();
   const options = Object.fromEntries(new URLSearchParams(location.search)); // for measurements
-  if (options.threads) options.threads = Number(options.threads);
+  if ("threads" in options) Object.assign(options, { threads: Number(options.threads), gpu: false });
   engine.ready = engine.load(about, (done) => {
     $("progress").hidden = done >= about.bytes;
     Object.assign($("progress"), { max: about.bytes, value: done });

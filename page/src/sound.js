@@ -44,22 +44,41 @@ export function toMono(channels) {
 /** Another sampling rate, by a windowed sinc that cuts off at the lower of the two. */
 export function resample(wave, from, to = RATE) {
   if (from === to) return wave;
-  const cutoff = Math.min(1, to / from) * 0.97;
-  const reach = ZEROS / cutoff;
+  const { filters, reach } = filterBank(from, to);
   const out = new Float32Array(Math.round((wave.length * to) / from));
+  const padded = new Float32Array(wave.length + 2 * reach + 1);
+  padded.set(wave, reach);
   for (let n = 0; n < out.length; n++) {
-    const place = (n * from) / to;
-    let sum = 0, norm = 0;
-    for (let k = Math.max(0, Math.ceil(place - reach)); k <= place + reach && k < wave.length; k++) {
-      const x = (k - place) * cutoff;
-      const sinc = x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x);
-      const weight = sinc * (0.5 + 0.5 * Math.cos((Math.PI * x) / ZEROS));
-      sum += weight * wave[k];
-      norm += weight;
-    }
-    out[n] = norm ? sum / norm : 0;
+    const filter = filters[n % filters.length];
+    const start = Math.floor((n * from) / to);
+    let sum = 0;
+    for (let k = 0; k < filter.length; k++) sum += filter[k] * padded[start + k];
+    out[n] = sum;
   }
   return out;
+}
+
+const banks = new Map();
+
+/** One filter for every place that a new sample can have between two old ones. */
+function filterBank(from, to) {
+  const known = banks.get(`${from} ${to}`);
+  if (known) return known;
+  const gcd = (a, b) => (b ? gcd(b, a % b) : a);
+  const cutoff = Math.min(1, to / from) * 0.97;
+  const reach = Math.ceil(ZEROS / cutoff);
+  const filters = Array.from({ length: to / gcd(from, to) }, (_, n) => {
+    const place = (n * from) / to - Math.floor((n * from) / to);
+    const weights = Float32Array.from({ length: 2 * reach + 1 }, (_, k) => {
+      const x = (k - reach - place) * cutoff;
+      const sinc = x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x);
+      return Math.abs(x) < ZEROS ? sinc * (0.5 + 0.5 * Math.cos((Math.PI * x) / ZEROS)) : 0;
+    });
+    const sum = weights.reduce((a, b) => a + b);
+    return weights.map((w) => w / sum);
+  });
+  banks.set(`${from} ${to}`, { filters, reach });
+  return { filters, reach };
 }
 
 /** The sound of any file that the browser can decode; null if it finds none. */
