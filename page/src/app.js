@@ -101,10 +101,12 @@ function drawMoving(place) {
   const { moving } = place;
   if (!moving.count) return;
   const time = video.currentTime;
+  if (time === place.drawn && video.paused === place.paused && !place.stale) return;
+  Object.assign(place, { drawn: time, paused: video.paused });
   place.answer = moving.at(time);
   drawHeat($("heat"), { width: video.videoWidth, height: video.videoHeight }, place.answer);
   say(place.answer);
-  if (document.activeElement !== $("seek") || !place.dragging) $("seek").value = time;
+  $("seek").value = time;
   $("seek").setAttribute("aria-valuetext", `${clock(time)} of ${clock(moving.seconds)}`);
   $("clock").value = clock(time);
   $("play").textContent = video.paused ? "▶" : "❚❚";
@@ -171,17 +173,16 @@ async function showCamera() {
     if (place !== shown) return place.live.close();
     const { facingMode } = place.live.stream.getVideoTracks()[0].getSettings();
     document.body.classList.toggle("mirrored", (facingMode ?? facing) === "user");
+    fit({ width: video.videoWidth, height: video.videoHeight });
     tell();
     $("take").hidden = false;
   });
 }
 
 function drawLive({ live }) {
-  if (!video.videoWidth) return;
-  const shape = { width: video.videoWidth, height: video.videoHeight };
-  fit(shape);
+  if (!video.videoWidth || live.answer === shown.answer) return;
   shown.answer = live.answer;
-  drawHeat($("heat"), shape, live.answer);
+  drawHeat($("heat"), { width: video.videoWidth, height: video.videoHeight }, live.answer);
   say(live.answer);
   $("rate").textContent = `${live.perSecond.toFixed(1)} maps per second`;
 }
@@ -262,10 +263,7 @@ async function takeClip() {
   const start = Math.max(0, Math.min(middle - 2, moving.seconds - 4));
   tell("Recording the best seconds while they play…");
   const canvas = picture();
-  const paint = () => {
-    drawMoving(place);
-    picture(canvas);
-  };
+  const paint = () => picture(canvas); // the page draws the heat
   const end = Math.min(start + 4, moving.seconds - 0.05);
   const clip = await recordClip(video, moving.wave, start, end, canvas, paint);
   save(clip, `${stem()}.${clip.type.endsWith("mp4") ? "mp4" : "webm"}`);

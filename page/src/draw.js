@@ -16,6 +16,9 @@ export function color(value) {
   return ANCHORS[k].map((c, i) => c + (place - k) * (ANCHORS[k + 1][i] - c));
 }
 
+const STEPS = 255;
+const TABLE = new Float32Array(Array.from({ length: STEPS + 1 }, (_, k) => color(k / STEPS)).flat());
+
 /** The lowest and highest value of maps that are drawn under one scale. */
 export const range = (...maps) => [
   Math.min(...maps.map((m) => Math.min(...m))),
@@ -56,23 +59,25 @@ export function drawHeat(canvas, shape, answer, scale) {
   const image = context.createImageData(width, height);
   const sure = answer.verdict === "visible";
   const thick = Math.max(1, Math.min(width, height) / 130);
-  for (let k = 0; k < heat.length; k++) {
-    const [r, g, b] = color(heat[k]);
-    let alpha = OPACITY * Math.min(1, Math.max(0, heat[k])) * answer.strength;
-    let line = 0;
-    if (sure) {
-      const x = k % width, y = (k - x) / width;
-      const dx = heat[x < width - 1 ? k + 1 : k] - heat[x ? k - 1 : k];
-      const dy = heat[y < height - 1 ? k + width : k] - heat[y ? k - width : k];
-      const slope = Math.max(Math.hypot(dx, dy) / 2, 1e-6);
-      const away = Math.abs(heat[k] - 0.5) / slope;
-      line = Math.min(1, Math.max(0, (thick + 1) / 2 - away)) * 0.95 * answer.strength;
-    }
-    image.data.set([r, g, b].map((c) => c + line * (255 - c)), 4 * k);
-    alpha += line * (1 - alpha);
-    image.data[4 * k + 3] = 255 * alpha;
+  for (let k = 0, to = 0; k < heat.length; k++, to += 4) {
+    const value = Math.min(1, Math.max(0, heat[k]));
+    const step = 3 * Math.round(value * STEPS);
+    const line = sure ? contour(heat, k, width, height, thick) * answer.strength : 0;
+    for (let c = 0; c < 3; c++) image.data[to + c] = TABLE[step + c] + line * (255 - TABLE[step + c]);
+    const alpha = OPACITY * value * answer.strength;
+    image.data[to + 3] = 255 * (alpha + line * (1 - alpha));
   }
   context.putImageData(image, 0, 0);
+}
+
+/** How much of a cell the contour at one half covers. */
+function contour(heat, k, width, height, thick) {
+  const x = k % width, y = (k - x) / width;
+  const dx = heat[x < width - 1 ? k + 1 : k] - heat[x ? k - 1 : k];
+  const dy = heat[y < height - 1 ? k + width : k] - heat[y ? k - width : k];
+  // The height above one half divided by the slope is, to first order, the distance.
+  const away = Math.abs(heat[k] - 0.5) / Math.max(Math.hypot(dx, dy) / 2, 1e-6);
+  return Math.min(1, Math.max(0, (thick + 1) / 2 - away)) * 0.95;
 }
 
 /** The picture, the heat over it and the caption below, as one canvas. */

@@ -78,27 +78,61 @@ def browser(playwright, media: Path):
     launched.close()
 
 
-@pytest.fixture
-def visit(browser, address: str):
-    """Opens pages; whatever they do, no request leaves the machine and no script fails."""
-    contexts, asked, failed = [], [], []
+class Visitor:
+    """Pages in one browser; whatever they do, no request leaves it and no script fails."""
 
-    def open_page(width: int = 1280, height: int = 900, query: str = "", **options):
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        contexts.append(context)
-        context.on("request", lambda request: asked.append(request.url))
+    def __init__(self, browser, address: str) -> None:
+        self.browser, self.address = browser, address
+        self.asked: list[str] = []
+        self.failed: list[str] = []
+
+    def open(self, width: int, height: int, scheme: str):
+        """A page of a new visitor."""
+        size = {"width": width, "height": height}
+        context = self.browser.new_context(viewport=size, color_scheme=scheme)
+        context.on("request", lambda request: self.asked.append(request.url))
         tab = context.new_page()
         tab.set_default_timeout(PATIENCE)
-        tab.on("pageerror", lambda error: failed.append(str(error)))
-        tab.goto(address + query)
+        tab.on("pageerror", lambda error: self.failed.append(str(error)))
+        tab.goto(self.address)
         return tab
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert asked
-    assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
-    assert failed == []
+    def check(self) -> None:
+        ours = (self.address, "data:", "blob:")
+        assert [url for url in self.asked if not url.startswith(ours)] == []
+        assert self.failed == []
+
+
+@pytest.fixture(scope="session")
+def visitor(browser, address: str) -> Iterator[Visitor]:
+    found = Visitor(browser, address)
+    yield found
+    assert found.asked
+    found.check()
+
+
+@pytest.fixture(scope="session")
+def opened_phone(visitor: Visitor):
+    return visitor.open(390, 844, "light")
+
+
+@pytest.fixture(scope="session")
+def opened_desk(visitor: Visitor):
+    return visitor.open(1280, 900, "dark")
+
+
+@pytest.fixture
+def phone(visitor: Visitor, opened_phone):
+    """One page on a phone for all tests, which come and go on it as a visitor does."""
+    yield opened_phone
+    visitor.check()
+
+
+@pytest.fixture
+def desk(visitor: Visitor, opened_desk):
+    """The same on a wide dark screen."""
+    yield opened_desk
+    visitor.check()
 
 
 def write_wav(path: Path, sound: np.ndarray) -> None:

@@ -13,7 +13,6 @@ from soundspot.inference.static_page import MODEL
 
 pytestmark = pytest.mark.weights
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
-PHONE = (390, 844)
 
 
 def give(tab, *files: Path, to: str = "file") -> None:
@@ -50,12 +49,13 @@ def serious(tab) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("size", "scheme"), [((1280, 900), "dark"), (PHONE, "light")])
-def test_the_example_is_answered_and_follows_the_sound(visit, size, scheme: str):
-    tab = visit(*size, color_scheme=scheme)
+@pytest.mark.parametrize("screen", ["desk", "phone"])
+def test_the_example_is_answered_and_follows_the_sound(screen: str, request):
+    tab = request.getfixturevalue(screen)
+    tab.click("#example")
     answered(tab)
     tab.wait_for_selector("body[data-known=all]")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
     names = tab.eval_on_selector_all("#events button", "all => all.map(b => b.lastChild.data)")
     assert names == ["Bird", "Vehicle horn"]
     for name, down, along in (("Bird", 0, 0), ("Vehicle horn", 1, 1)):
@@ -70,15 +70,15 @@ def test_the_example_is_answered_and_follows_the_sound(visit, size, scheme: str)
     assert tab.evaluate("document.querySelector('#video').currentTime") > 2
 
 
-def test_a_phones_video_with_sound(visit, media: Path):
-    tab = visit(*PHONE)
+def test_a_phones_video_with_sound(phone, media: Path):
+    tab = phone
     give(tab, media / "phone.mp4")
     tab.wait_for_selector("body[data-mode=video][data-known=all]")
     assert tab.inner_text("#answer").startswith("Bird")
     box = tab.locator(".shape").first.bounding_box()
     assert box["height"] > box["width"]
     answer = tab.locator("#answer").bounding_box()
-    assert answer["y"] + answer["height"] < PHONE[1]  # in sight
+    assert answer["y"] + answer["height"] < tab.viewport_size["height"]  # in sight
     with tab.expect_download() as saved:
         tab.click("#json")
     facts = json.loads(Path(saved.value.path()).read_text("utf-8"))
@@ -88,8 +88,8 @@ def test_a_phones_video_with_sound(visit, media: Path):
     assert Image.open(saved.value.path()).size[0] == 200
 
 
-def test_the_best_seconds_as_a_clip(visit, media: Path):
-    tab = visit()
+def test_the_best_seconds_as_a_clip(desk, media: Path):
+    tab = desk
     give(tab, media / "phone.mp4")
     tab.wait_for_selector("body[data-mode=video][data-known=all]")
     with tab.expect_download() as saved:
@@ -98,8 +98,8 @@ def test_the_best_seconds_as_a_clip(visit, media: Path):
     assert saved.value.suggested_filename == "phone-soundspot.webm"
 
 
-def test_what_cannot_be_answered_is_said_in_a_sentence(visit, media: Path):
-    tab = visit()
+def test_what_cannot_be_answered_is_said_in_a_sentence(desk, media: Path):
+    tab = desk
     told = set()
     for name in ("broken.mp4", "mute.mp4", "silent.mp4", "song.wav"):
         give(tab, media / name)
@@ -110,8 +110,8 @@ def test_what_cannot_be_answered_is_said_in_a_sentence(visit, media: Path):
     answered(tab)
 
 
-def test_a_photo_and_two_sounds_agree_with_python(visit, media: Path):
-    tab = visit(*PHONE)
+def test_a_photo_and_two_sounds_agree_with_python(phone, media: Path):
+    tab = phone
     give(tab, media / "stored.png", media / "song.wav")
     tab.wait_for_selector("body[data-mode=photo][data-verdict=visible]")
     give(tab, media / "horn.wav", to="sound")
@@ -131,8 +131,8 @@ def test_a_photo_and_two_sounds_agree_with_python(visit, media: Path):
     )
 
 
-def test_camera_and_microphone(visit):
-    tab = visit(*PHONE)
+def test_camera_and_microphone(phone):
+    tab = phone
     tab.click("#camera")
     tab.wait_for_selector("body[data-mode=live][data-verdict=visible]")
     assert peak(tab)[1] < 0.5  # the bird, which the microphone hears
@@ -154,10 +154,10 @@ def test_a_camera_that_is_refused(playwright, address: str):
     browser.close()
 
 
-def test_offline_after_the_first_visit(visit):
-    tab = visit()
+def test_offline_after_the_first_visit(visitor):
+    tab = visitor.open(1280, 900, "light")
     tab.wait_for_selector("body[data-model=ready][data-offline=ready]")
     tab.context.set_offline(True)
     tab.reload()
     answered(tab)
-    tab.context.set_offline(False)
+    tab.context.close()
