@@ -54,12 +54,14 @@ class Contender:
     Attributes:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
+        everywhere: The maps of all pairs, also of those without a visible source.
     """
 
     name: str
     kind: Kind
     scores: Mapping[str, PerPair]
     maps: RawMaps | None = None
+    everywhere: RawMaps | None = None
 
 
 @dataclass(frozen=True)

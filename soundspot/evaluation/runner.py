@@ -38,8 +38,10 @@ from soundspot.evaluation.saved_maps import SavedMaps
 from soundspot.evaluation.source_detection import (
     WITH_MADE_NEGATIVES,
     SourceDetection,
+    Verdicts,
     score_escvoc,
     score_extended,
+    verdicts,
 )
 from soundspot.evaluation.trivial import baselines, guide
 from soundspot.features.spec import FeatureSpec
@@ -87,6 +89,7 @@ class Result:
     rows: tuple[Row, ...]
     comparisons: tuple[Comparison, ...]
     source_detections: tuple[SourceDetection, ...]
+    verdicts: tuple[Verdicts, ...]
     pairs: PairSet | None
 
     @property
@@ -203,6 +206,12 @@ def score_benchmark(
         ),
         comparisons=rows.compare_contenders(own, [s.group for s in shown if s.group is not None]),
         source_detections=tuple(detection for _, part in scored for detection in part),
+        verdicts=tuple(
+            verdict
+            for model, (made, _) in zip(models, scored, strict=False)
+            if (maps := made[0].everywhere) is not None
+            for verdict in verdicts(model, maps, scenes)
+        ),
         pairs=pairs,
     )
 
@@ -252,7 +261,7 @@ def _score_maps(
     trial: _Trial, name: str, kind: rows.Kind, maps: RawMaps
 ) -> tuple[list[Contender], list[SourceDetection]]:
     shown = maps[trial.visible]
-    contender = Contender(name, kind, score(shown, trial.truths), shown)
+    contender = Contender(name, kind, score(shown, trial.truths), shown, everywhere=maps)
     if trial.visible.all():
         return [contender], []
     return [contender], [score_extended(name, maps, trial.visible, contender.scores[MAIN])]

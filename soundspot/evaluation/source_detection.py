@@ -30,6 +30,7 @@ from soundspot.evaluation.rows import MAIN
 from soundspot.inference.localizer import Localizer
 
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
+MOST_KINDS = 5
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
 Draw = Callable[[list[str], Tensor], Float[np.ndarray, "n h w"]]  # maps of frames with sounds
 
@@ -46,6 +47,41 @@ class SourceDetection:
     scores: Extended
     calibrated: float | None = None
     f1: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What a model says of the pairs of one kind.
+
+    `visible` is how many have a visible source, so many are right if all are said to;
+    `called_visible` is how many are.
+    """
+
+    model: str
+    kind: str
+    pairs: int
+    visible: int
+    called_visible: int
+    unknown: int
+    right: int
+
+
+def verdicts(model: Localizer, maps: RawMaps, scenes: Sequence[BenchmarkItem]) -> list[Verdicts]:
+    """The verdicts on all pairs of a benchmark, and on each kind if there are a few."""
+    threshold, doubt = model.verdict_ends
+    if threshold is None:
+        return []
+    kinds = sorted({scene.cls for scene in scenes if scene.cls is not None})
+    score, visible = peak(maps), np.array([scene.visible for scene in scenes])
+    said = score >= threshold
+    unknown = ~said & (score >= (threshold if doubt is None else doubt))
+    found = []
+    for kind in ("all", *(kinds if len(kinds) <= MOST_KINDS else ())):
+        part = np.array([kind in ("all", scene.cls) for scene in scenes])
+        right = (said == visible) & ~unknown
+        counts = (int(np.count_nonzero(part & some)) for some in (visible, said, unknown, right))
+        found.append(Verdicts(model.name, kind, int(part.sum()), *counts))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -177,6 +177,13 @@ class Localizer:
         return self.card.calibration.get("threshold")
 
     @property
+    def verdict_ends(self) -> tuple[float | None, float | None]:
+        """The peak from which a source counts as visible, and from which that cannot be told."""
+        if self.threshold is None or self.table is None:
+            return self.threshold, None
+        return evidence.VISIBLE, evidence.DOUBT
+
+    @property
     def trained_cycles(self) -> int | None:
         """T of a PCM model; None without a PCM."""
         config = self.card.config
@@ -263,7 +270,7 @@ class Localizer:
         self._check_cycles(cycles)
         scores = self.name_scores(f_a)
         shares: list[Shares | None] = [None] * len(scores)
-        threshold, doubt = self.threshold, None
+        threshold, doubt = self.verdict_ends
         if self.table is None:
             maps = self.learned.maps(scenes.features(self.learned), f_a, scenes, cycles)
         else:
@@ -271,8 +278,6 @@ class Localizer:
             known = self.known(scenes, f_a, cycles)
             maps = evidence.combine(known, evidence.read_weights()).cpu().numpy()
             shares = [Shares(*row) for row in evidence.shares_of(known).tolist()]
-            if threshold is not None:
-                threshold, doubt = evidence.VISIBLE, evidence.DOUBT
         return [
             Localization(
                 similarity=s,

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from brightness import brightness_localizer
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.source_detection import (
     NOISE,
@@ -9,6 +10,7 @@ from soundspot.evaluation.source_detection import (
     draw_negative_sounds,
     f1_at,
     score_extended,
+    verdicts,
 )
 
 BOX = ((0.25, 0.25, 0.75, 0.75),)
@@ -46,3 +48,19 @@ def test_negative_sounds_are_of_another_class():
     assert [sound is None for sound in sounds] == [i % 2 == 1 for i in range(7)]
     assert all(a != b for a, b in zip(sounds, classes, strict=True))
     assert sounds == draw_negative_sounds(scenes)
+
+
+def test_verdicts_are_counted_by_kind():
+    maps = np.zeros((5, 3, 5), dtype=np.float32)
+    maps[:, 1, 1] = [0.9, 0.2, 0.7, 0.1, 0.8]
+    scenes = [
+        BenchmarkItem(str(i), "f", "s", (BOX,) if i in (0, 1, 4) else (), "ab"[i > 2])
+        for i in range(5)
+    ]
+    rows = verdicts(brightness_localizer(threshold=0.5), maps, scenes)
+    counts = {
+        row.kind: (row.pairs, row.visible, row.called_visible, row.unknown, row.right)
+        for row in rows
+    }
+    assert counts == {"all": (5, 3, 3, 0, 3), "a": (3, 2, 2, 0, 1), "b": (2, 1, 1, 0, 2)}
+    assert verdicts(brightness_localizer(), maps, scenes) == []

@@ -73,6 +73,8 @@ def headline_tables(result: Result) -> list[Table]:
         tables.append(_by_class(result, "By kind"))
     if any(row.listening for row in result.rows):
         tables.append(_listening(result))
+    if result.verdicts:
+        tables.append(_verdicts(result))
     if result.source_detections:
         tables.append(_source_detections(result))
     if result.comparisons:
@@ -135,6 +137,17 @@ def _measure(values: Mapping[str, float], key: str) -> str:
     if key == "map_correlation":  # it can be negative, so not in %
         return f"{middle:.2f}\n{low:.2f}–{high:.2f}"
     return f"{percent(middle)}\n{_range(low, high)}"
+
+
+def _verdicts(result: Result) -> Table:
+    counts = ("pairs", "right", "visible", "called_visible", "unknown")
+    rows = [
+        (row.model, row.kind, *(f"{getattr(row, key):,}" for key in counts))
+        for row in result.verdicts
+    ]
+    note = 'Pairs whose verdict is right, beside those of which "always visible" is right.'
+    header = ("model", "kind", "pairs", "right", "constant", "called visible", "unknown")
+    return Table(f"{result.benchmark.name}: the verdict", note, header, tuple(rows))
 
 
 def _source_detections(result: Result) -> Table:
