@@ -49,7 +49,8 @@ class AuditReport:
 
 def find_leaks(train_list: Path, benchmark: str, annotations: Path) -> AuditReport:
     """Audit a training list against a benchmark, from their files."""
-    return compare_ids(read_ids(train_list), load_benchmark(benchmark, annotations))
+    items = load_benchmark(benchmark, annotations)
+    return compare_ids(read_ids(train_list), items)
 
 
 def compare_ids(train_ids: Iterable[str], items: Sequence[BenchmarkItem]) -> AuditReport:
