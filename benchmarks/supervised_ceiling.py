@@ -21,12 +21,12 @@ from torch import nn
 
 from soundspot.data.pair_set import PairSet, draw_sounds
 from soundspot.encoders.views import IMAGENET_MEAN, IMAGENET_STD, random_view, view_generator
-from soundspot.evaluation.benchmarks import side_of
+from soundspot.evaluation.benchmarks import BENCHMARKS, annotated_scenes
 from soundspot.evaluation.intervals import bootstrap
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.validation import cached_maps, pair_truths, validate
+from soundspot.evaluation.validation import cached_maps, validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig
@@ -109,10 +109,10 @@ def train(pairs, cache, epochs, rate, seed, say):
 
 def test(method, cache, pairs):
     """cIoU, AUC and duets on the test split, with intervals."""
-    rows, duets = pairs.select("test"), pairs.select("duets-test")
-    scores = score(cached_maps(method, cache, rows), pair_truths(rows))["sspl"]
-    sides = peak_on_side(cached_maps(method, cache, duets), [side_of(pair) for pair in duets])
-    heard = mean_of_group(sides, [pair.group for pair in duets])
+    scenes, duets = annotated_scenes(pairs, "test"), annotated_scenes(pairs, "duets-test")
+    scores = score(cached_maps(method, cache, scenes), BENCHMARKS["escvoc"].truths(scenes))["sspl"]
+    sides = peak_on_side(cached_maps(method, cache, duets), [duet.side for duet in duets])
+    heard = mean_of_group(sides, [duet.group for duet in duets])
     success, listened = bootstrap((scores >= 0.5).astype(np.float64)), bootstrap(heard)
     return {
         "ciou": ciou_at(scores),

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from soundspot.common.errors import SoundspotError
 
 RESAMPLES = 10_000
-ENDS = 0.025, 0.975  # of 95 % intervals
+ENDS = (1 - 0.95) / 2, (1 + 0.95) / 2  # of 95 % intervals
 BLOCK = 1 << 22  # random counts in memory at once
 
 

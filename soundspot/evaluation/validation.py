@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import Pair, PairSet
+from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
-from soundspot.evaluation.benchmarks import side_of
+from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import annotated_scenes
 from soundspot.evaluation.listening import peak_on_side
-from soundspot.evaluation.metrics import Truths, auc, ciou_at, truth_maps
+from soundspot.evaluation.metrics import auc, ciou_at, truth_maps
 from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
 from soundspot.features.cache import AnyCache
@@ -27,33 +27,24 @@ def validate(method: Method, cache: AnyCache, pairs: PairSet) -> dict[str, float
 
     The cache must hold the evaluation views and the sounds.
     """
-    rows = pairs.select("val")
-    scores = score(cached_maps(method, cache, rows), pair_truths(rows))["sspl"]
+    scenes = annotated_scenes(pairs, "val")
+    # Two votes among several annotators, or the union of what a single one drew.
+    several = any(len(scene.boxes) > 1 for scene in scenes)
+    truths = truth_maps([scene.boxes for scene in scenes], needed=2 if several else 1)
+    scores = score(cached_maps(method, cache, scenes), truths)["sspl"]
     metrics = {"ciou": ciou_at(scores), "auc": auc(scores)}
     if "duets-val" in pairs.splits():
-        duets = pairs.select("duets-val")
-        right = peak_on_side(cached_maps(method, cache, duets), [side_of(pair) for pair in duets])
-        metrics["duets"] = float(right.mean())
+        duets = annotated_scenes(pairs, "duets-val")
+        sides = [duet.side for duet in duets if duet.side is not None]
+        metrics["duets"] = float(peak_on_side(cached_maps(method, cache, duets), sides).mean())
     return metrics
 
 
 def cached_maps(
-    method: Method, cache: AnyCache, pairs: Sequence[Pair]
+    method: Method, cache: AnyCache, scenes: Sequence[BenchmarkItem]
 ) -> Float[np.ndarray, "n h w"]:
-    """The maps of annotated pairs with their own sounds."""
+    """The maps of annotated scenes with their own sounds."""
     part = Part(method, Card("", {}, cache.spec), next(method.parameters()).device)
-    frames, f_a = [pair.frame for pair in pairs], cache.sound([_sound(pair) for pair in pairs])
+    frames, f_a = [scene.frame for scene in scenes], cache.sound([scene.audio for scene in scenes])
     features = Features({cache.spec: cache})
     return predictions.maps_of(Localizer("the epoch", part), features, frames, f_a)
-
-
-def pair_truths(pairs: Sequence[Pair]) -> Truths:
-    """Consensus maps: the union of a single annotator's boxes, or two votes among several."""
-    several = any(len(pair.boxes or ()) > 1 for pair in pairs)
-    return truth_maps([pair.boxes or () for pair in pairs], needed=2 if several else 1)
-
-
-def _sound(pair: Pair) -> str:
-    if pair.audio is None:
-        raise SoundspotError(f"pair {pair.id!r} has boxes but no sound to evaluate it with")
-    return pair.audio

@@ -4,7 +4,6 @@ import torch
 import torch.nn.functional as F
 
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation.metrics import ciou
 from soundspot.evaluation.protocols import (
     CHUNK,
     PROTOCOLS,
@@ -58,19 +57,10 @@ def test_resize_is_bilinear_with_aligned_centers(h, w, size):
     np.testing.assert_allclose(resize_maps(maps, size), expected[0].numpy(), atol=1e-6)
 
 
-def test_resize_to_the_same_size_changes_nothing():
-    maps = np.random.default_rng(2).random((1, 7, 7), dtype=np.float32)
-    assert (resize_maps(maps, 7) == maps).all()
-
-
-def test_a_map_that_is_the_same_everywhere_is_flat():
+def test_a_flat_map_is_told_and_stays_flat_through_the_resize():
     maps = np.array([[[-3.0, 1.0], [-1.0, 1.0]], [[0.3, 0.3], [0.3, 0.3]]])
     assert is_flat(maps).tolist() == [False, True]
-
-
-def test_a_flat_map_stays_flat_through_the_resize():
-    maps = np.full((1, 13, 17), 0.3, dtype=np.float32)
-    assert (evaluation_maps(maps, 224) == 0).all()
+    assert (evaluation_maps(maps[1:].astype(np.float32), 224) == 0).all()
 
 
 COUNT = ([0, 1, 2], [3, 4, 5], [6, 7, 8])
@@ -125,7 +115,7 @@ def test_adaptive_counts_half_votes_as_truth():
     assert binarize("adaptive", maps, truth).sum() == 3
 
 
-@pytest.mark.parametrize("pairs", [1, 2 * CHUNK + 3])
+@pytest.mark.parametrize("pairs", [0, 1, 2 * CHUNK + 3])
 @pytest.mark.parametrize("kind", [bool, np.float32])
 def test_score_agrees_with_the_definitions(pairs, kind):
     rng = np.random.default_rng(5)
@@ -146,35 +136,6 @@ def test_score_does_not_depend_on_offset_and_scale():
     for other in (maps * 1e-8 + 0.9, maps * 1e9 - 1e9):
         for name, scores in score(other, truths).items():
             np.testing.assert_allclose(scores, plain[name], atol=2 / 29**2)
-
-
-def test_a_map_of_one_pixel_against_a_truth_of_one_pixel():
-    maps = np.zeros((2, 5, 5), dtype=np.float32)
-    maps[:, 1, 3] = 1
-    truths = np.zeros((2, 5, 5), dtype=bool)
-    truths[0, 1, 3] = truths[1, 3, 1] = True
-    scores = score(maps, truths)
-    assert scores["sspl"].tolist() == scores["lvs"].tolist() == [1, 0]
-    assert scores["adaptive"].tolist() == [1, 0]
-    assert scores["ezvsl"].tolist() == [1 / 25, 1 / 25]  # the median is 0: everything is kept
-
-
-def test_flat_maps_and_empty_truths_together():
-    scores = score(np.ones((1, 3, 3), np.float32), np.zeros((1, 5, 5), bool))
-    assert all(values.tolist() == [0] for values in scores.values())
-
-
-def test_scores_are_those_of_the_masks():
-    rng = np.random.default_rng(11)
-    maps, truths = rng.random((3, 7, 7), dtype=np.float32), rng.random((3, 31, 31)) > 0.7
-    unit = evaluation_maps(maps, 31)
-    for name, values in score(maps, truths).items():
-        assert (ciou(binarize(name, unit, truths), truths) == values).all()
-
-
-def test_no_maps_give_no_scores():
-    scores = score(np.zeros((0, 14, 14), np.float32), np.zeros((0, 224, 224), bool))
-    assert all(len(values) == 0 for values in scores.values())
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf])

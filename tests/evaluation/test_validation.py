@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import Pair
-from soundspot.evaluation.validation import cached_maps, pair_truths, validate
+from soundspot.evaluation.benchmarks import annotated_scenes
+from soundspot.evaluation.validation import cached_maps, validate
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
@@ -61,24 +63,31 @@ class Echo(Method):
 
 
 def test_every_pair_gets_its_own_frame_and_sound(tiny_pairs, cache):
-    rows = tiny_pairs.select("val")
-    maps = cached_maps(Echo(), cache, rows)
-    for row, map in zip(rows, maps, strict=True):
-        seen, heard = cache.evaluation([row.frame])[0], cache.sound([row.audio])[0]
+    scenes = annotated_scenes(tiny_pairs, "val")
+    maps = cached_maps(Echo(), cache, scenes)
+    for scene, map in zip(scenes, maps, strict=True):
+        seen, heard = cache.evaluation([scene.frame])[0], cache.sound([scene.audio])[0]
         np.testing.assert_allclose(map, seen.mean(dim=0) + heard.mean(), rtol=1e-5)
-    assert len(np.unique(maps[:, 3, 3])) == len(rows)
+    assert len(np.unique(maps[:, 3, 3])) == len(scenes)
 
 
-def test_one_annotator_is_a_union_and_several_vote():
-    box, other = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)
-    union = pair_truths([Pair("a", "f", "s", "val", boxes=((box, other),))])
-    assert union.all()
-    votes = pair_truths([Pair("a", "f", "s", "val", boxes=((box,), (box,), (other,)))])
-    assert votes[0, 0, 0] == 1.0
-    assert votes[0, 0, -1] == 0.5
+def changed(pairs, **fields):
+    """The val split alone, with other fields."""
+    return replace(pairs, pairs=tuple(replace(pair, **fields) for pair in pairs.select("val")))
 
 
-def test_a_pair_with_boxes_but_no_sound_is_refused(cache):
-    pair = Pair("a", "frames/val-0.jpg", None, "val", boxes=(((0.0, 0.0, 1.0, 1.0),),))
+@pytest.mark.parametrize(("several", "ciou", "auc"), [(False, 1.0, 10.5), (True, 1.0, 13.5)])
+def test_one_annotator_is_a_union_and_several_vote(tiny_pairs, cache, several, ciou, auc):
+    left, right = (0.0, 0.0, 0.5, 1.0), (0.5, 0.0, 1.0, 1.0)
+    # the left half of everything, or two votes for the left and one for the right: 1/2 or 2/3
+    boxes = ((left,), (left,), (right,)) if several else ((left, right),)
+    pairs = changed(tiny_pairs, boxes=boxes)
+    map = np.zeros((224, 224))
+    map[:, :112] = 1
+    expected = {"ciou": ciou, "auc": pytest.approx(auc / 20)}
+    assert validate(Fixed(map), cache, pairs) == expected
+
+
+def test_a_pair_with_boxes_but_no_sound_is_refused(tiny_pairs, cache):
     with pytest.raises(SoundspotError):
-        cached_maps(Fixed(np.eye(3)), cache, [pair])
+        validate(Fixed(np.eye(3)), cache, changed(tiny_pairs, audio=None))
