@@ -8,6 +8,7 @@ import soundspot
 from soundspot.cli.options import REPEATABLE, Benchmarks, Flag, Out, say
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import write_ids
+from soundspot.common.progress import result_console
 
 
 def evaluate(
@@ -177,4 +178,4 @@ def complexity(*words: str, json: Flag = False) -> None:
     if json:
         say(jsonlib.dumps(costs.summary()))
     else:
-        costs.show()
+        result_console().print(costs.table().rich())

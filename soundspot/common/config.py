@@ -149,6 +149,9 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             raise ConfigError(f"{where} must be a list, not {_short(value)}")
         if arguments[-1] is not Ellipsis and len(value) != len(arguments):
             raise ConfigError(f"{where} must be {len(arguments)} values, not {_short(value)}")
+        plain = arguments[0] is float and set(map(type, value)) == {float}
+        if plain and all(map(math.isfinite, value)):  # most of what a file of scores holds
+            return tuple(value)
         return tuple(_convert(v, arguments[0], f"{where}[{i}]") for i, v in enumerate(value))
     leaf = _convert_leaf(value, hint, where)
     return _within(leaf, _INT64, where) if hint is int else leaf

@@ -1,12 +1,12 @@
 """The figure of a table, by matplotlib: curves of its numbers, or examples of its maps.
 
-Axes: n pairs, l lines, h w the map as a model made it.
+Axes: n pairs, l lines.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -14,12 +14,10 @@ from jaxtyping import Float
 from soundspot.common.errors import install_advice
 from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import THRESHOLDS
-from soundspot.evaluation.predictions import open_model
-from soundspot.evaluation.protocols import score
 from soundspot.evaluation.report.pictures import pair_picture
 from soundspot.evaluation.rows import MAIN
 from soundspot.reproduce.records import Results, TableLine
-from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun, features_of, maps_of
+from soundspot.reproduce.runs import ReproductionPlan, ScoredRun, own_contender
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,71 +93,40 @@ def _steps(figure: "Figure", lines: Sequence[TableLine]) -> None:
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
-class _Column(NamedTuple):
-    """What the first seed of a line makes of every pair."""
-
-    label: str
-    maps: Float[np.ndarray, "n h w"]
-    ciou: Float[np.ndarray, "n"]
-
-
 def draw_examples(
-    title: str,
-    taken: Mapping[str, Mapping[int, ScoredRun]],
-    plan: ReproductionPlan,
-    path: Path,
-    say: Say,
+    title: str, taken: Mapping[str, Mapping[int, ScoredRun]], plan: ReproductionPlan, path: Path
 ) -> Path | None:
     """Draw the same pairs under every line that has a run on this machine (Figs. 2, 5, S2, S3)."""
-    present = {
-        label: (run.folder, run.scores.guidance)
-        for label, by_seed in taken.items()
-        if (run := next(iter(by_seed.values()))).folder is not None
-    }
-    absent = [label for label in taken if label not in present]
-    if absent:
-        say(f"the examples leave out what has a record but no run here: {'; '.join(absent)}")
-    if plan.media is None or not present or not has_matplotlib():
+    first = {label: next(iter(by_seed.values())) for label, by_seed in taken.items()}
+    shown = {label: run for label, run in first.items() if run.folder is not None}
+    if plan.media is None or not shown or not has_matplotlib():
         return None
-    scenes, truths = plan.media.scenes(plan.media.benchmarks[0])
-    columns = []
-    for label, (folder, guidance) in present.items():
-        assert folder is not None
-        model = open_model(folder, plan.device)
-        maps = maps_of(model, features_of(model, plan.media, scenes), scenes, guidance)
-        columns.append(_Column(label, maps, score(maps, truths)[MAIN]))
-    # One row per pair: the frame with the truth, then the map of every line with its score.
-    rows = []
-    for i in choose_pairs(np.stack([column.ciou for column in columns]), SHOWN):
-        frame = plan.media.test_on.frame(scenes[i].frame)
-        boxes = [box for annotator in scenes[i].boxes for box in annotator]
-        cells: list[tuple[str, Any]] = [
-            (scenes[i].cls or "", pair_picture(frame, None, boxes, SIDE))
-        ]
-        for column in columns:
-            picture = pair_picture(frame, column.maps[i], boxes, SIDE)
-            cells.append((f"{column.ciou[i]:.2f}", picture))
-        rows.append(cells)
-    return _draw_sheet(title, ["frame", *present], rows, path)
-
-
-def _draw_sheet(
-    title: str, labels: Sequence[str], rows: Sequence[Sequence[tuple[str, Any]]], path: Path
-) -> Path:
-    """Write pictures in rows, with a caption below each and a label above each column."""
     from matplotlib.figure import Figure
 
-    size = 1.7 * len(labels), 2 * len(rows) + 0.7
+    # Every line's maps of all pairs, and the pairs to show.
+    columns = []
+    for run in shown.values():
+        assert run.folder is not None
+        result, *_ = plan.media.evaluate([run.folder], run.scores.guidance, plan.device).results
+        columns.append(own_contender(result, run.scores.guidance))
+    chosen = choose_pairs(np.stack([column.scores[MAIN] for column in columns]), SHOWN)
+    # One row per pair: the frame with the truth, then the map of every line with its score.
+    size = 1.7 * (len(columns) + 1), 2 * len(chosen) + 0.7
     figure = Figure(figsize=size, dpi=SIDE / 1.6, layout="constrained")
     figure.suptitle(title, fontsize="medium")
-    grid = figure.subplots(len(rows), len(labels), squeeze=False)
-    for axes_row, cells in zip(grid, rows, strict=True):
-        for axes, (caption, picture) in zip(axes_row, cells, strict=True):
-            axes.imshow(picture)
-            axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(caption, fontsize="small")
-    for axes, label in zip(grid[0], labels, strict=True):
-        axes.set_title(label, fontsize="small", wrap=True)
+    grid = figure.subplots(len(chosen), len(columns) + 1, squeeze=False)
+    for axes, i in zip(grid, chosen, strict=True):
+        scene = result.scenes[i]
+        frame = plan.media.test_on.frame(scene.frame)
+        boxes = [box for annotator in scene.boxes for box in annotator]
+        captions = (scene.cls or "", *(f"{column.scores[MAIN][i]:.2f}" for column in columns))
+        maps = (None, *(None if column.maps is None else column.maps[i] for column in columns))
+        for place, caption, map in zip(axes, captions, maps, strict=True):
+            place.imshow(pair_picture(frame, map, boxes, SIDE))
+            place.set(xticks=[], yticks=[])
+            place.set_xlabel(caption, fontsize="small")
+    for place, label in zip(grid[0], ("frame", *shown), strict=True):
+        place.set_title(label, fontsize="small", wrap=True)
     with atomic_write(path) as part:
         figure.savefig(part, format="png")
     return path

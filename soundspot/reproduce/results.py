@@ -62,7 +62,7 @@ def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
     write_text(place, as_json(results))
     write_text(out / f"{plan.name}.md", as_markdown(results))
     if results.figure == "examples":
-        figure = draw_examples(results.title, taken, plan, out / f"{plan.name}.png", say)
+        figure = draw_examples(results.title, taken, plan, out / f"{plan.name}.png")
     else:
         figure = draw_curves(results, out / f"{plan.name}.svg")
     result_console().print(as_table(results).rich())
@@ -131,7 +131,7 @@ def _baselines(
     """What scores on the test set without a model, from the records or scored now."""
     found = [record for record in known if record.training is None and record.find(plan.tested_on)]
     if not found and plan.media is not None:
-        found = runs.score_baselines(plan.media, folders[-1] if folders else None)
+        found = runs.score_baselines(plan.media, folders[-1:])
         for record in found:
             records.add_record(plan.records, record)
     scored = [(record.label, record.find(plan.tested_on)) for record in found]

@@ -2,8 +2,6 @@
 
 A run's folder is named after its recipe, so tables share their runs, and an interrupted table
 resumes.
-
-Axes: n pairs, h w the map at the resolution of the model.
 """
 
 import hashlib
@@ -15,27 +13,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-from torch import Tensor
+import torch
 
 from soundspot.common.config import from_dict, read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.evaluation import predictions
-from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import Benchmark, find_benchmark, find_scenes
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
-from soundspot.evaluation.metrics import PerPair, RawMaps, Truths
-from soundspot.evaluation.predictions import Features, Localizer
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.rows import MAIN
-from soundspot.evaluation.source_detection import ALL, WITH_MADE_NEGATIVES, score_escvoc
-from soundspot.evaluation.trivial import baselines, guide
+from soundspot.evaluation.rows import MAIN, Contender
+from soundspot.evaluation.runner import Evaluation, EvaluationRequest, Result, run_evaluation
+from soundspot.evaluation.source_detection import ALL
 from soundspot.evaluation.validation import validate
-from soundspot.features.cache import AnyCache, open_encoded
+from soundspot.features.cache import open_encoded, sound_shape
 from soundspot.features.encoding import encode_with_bar
-from soundspot.features.spec import FeatureSpec
+from soundspot.inference.localizer import Part
 from soundspot.parallel.devices import AUTO
 from soundspot.reproduce import records
 from soundspot.reproduce.experiments import Line, TrainingSet, published_key, recipe_of
@@ -46,7 +38,7 @@ from soundspot.training.recipe import Recipe
 from soundspot.training.run_folder import RESULT, git_commit, training_curves
 
 DUETS = "duets"
-MORE_CYCLES = 2  # passes that are scored beyond the trained T
+TIMED = 32  # maps, to say how long one takes
 DEFAULT_BENCHMARKS = {
     "escvoc": ("escvoc", "escvoc-duets"),
     "flickr": ("flickr249",),
@@ -73,29 +65,32 @@ class Media:
     benchmarks: tuple[Benchmark, ...]
     annotations: Path | None = None
 
-    def scenes(self, benchmark: Benchmark) -> tuple[list[BenchmarkItem], Truths]:
-        """The pairs of a benchmark that have media and a visible source, and their truth."""
-        scenes, _ = find_scenes(benchmark, self.test_on, self.annotations)
-        scenes = [scene for scene in scenes if scene.visible]
-        if not scenes:
-            raise SoundspotError(f"{self.test_on.root} has none of the pairs of {benchmark.name}")
-        return scenes, benchmark.truths(scenes)
-
-    def coverage(self) -> str | None:
-        """How much of each benchmark can be tested; None if it is all of it."""
-        parts = []
-        for benchmark in self.benchmarks:
-            count = len(find_scenes(benchmark, self.test_on, self.annotations)[0])
-            if count < benchmark.count:
-                whole = f"{benchmark.count:,} {benchmark.unit} of {benchmark.name}"
-                parts.append(f"{count:,} of the {whole}")
-        return " and ".join(parts) or None
-
     def tested_on(self) -> TestedOn:
-        """What tells the test set from others; it must hold pairs of every benchmark."""
-        counts = [len(self.scenes(benchmark)[0]) for benchmark in self.benchmarks]
+        """What tells the test set from others, and how much of it there is."""
+        counts, parts = [], []
+        for benchmark in self.benchmarks:
+            scenes, _ = find_scenes(benchmark, self.test_on, self.annotations)
+            counts.append(sum(scene.visible for scene in scenes))
+            if not counts[-1]:
+                raise SoundspotError(
+                    f"{self.test_on.root} has none of the pairs of {benchmark.name}"
+                )
+            if len(scenes) < benchmark.count:
+                whole = f"{benchmark.count:,} {benchmark.unit} of {benchmark.name}"
+                parts.append(f"{len(scenes):,} of the {whole}")
         names = tuple(benchmark.name for benchmark in self.benchmarks)
-        return TestedOn(names, self.test_on.fingerprint()[:16], self.coverage(), counts[0])
+        coverage = " and ".join(parts) or None
+        return TestedOn(names, self.test_on.fingerprint()[:16], coverage, counts[0])
+
+    def evaluate(
+        self, models: Sequence[Path], guidance: float = 0.0, device: str = AUTO
+    ) -> Evaluation:
+        """What runs score on every benchmark."""
+        names = tuple(benchmark.name for benchmark in self.benchmarks)
+        folders = tuple(map(str, models))
+        where = self.test_on.root, self.annotations
+        request = EvaluationRequest(names, folders, *where, guidance=guidance, device=device)
+        return run_evaluation(request)
 
 
 @dataclass(frozen=True)
@@ -256,88 +251,54 @@ def train_missing(recipe: Recipe, folder: Path, say: Say, device: str = AUTO) ->
 
 def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = AUTO) -> Scores:
     """Score the best step of a run (chosen on validation data) on the test set."""
-    model = predictions.open_model(folder, device)
-    first, *others = media.benchmarks
-    scenes, truths = media.scenes(first)
-    seen = features_of(model, media, scenes)
-    began = time.process_time()
-    maps = maps_of(model, seen, scenes, guidance)
-    taken = time.process_time() - began
-    by_protocol = score(maps, truths)
-    # What only some tables show: more and fewer passes, missing sources, inverted maps, duets.
-    passes: Sequence[RawMaps] = ()
-    if model.trained_cycles is not None:
-        inputs = seen, [scene.frame for scene in scenes], _sounds(seen, scenes)
-        passes = list(predictions.maps_by_cycle(model, *inputs, model.trained_cycles + MORE_CYCLES))
-    f1 = None
-    if first.name in WITH_MADE_NEGATIVES:
-        about = media.test_on, scenes, maps, by_protocol[MAIN]
-        found = score_escvoc(model, seen, *about, cycles=None)
-        f1 = next(detection.f1 for detection in found if detection.negatives == ALL)
+    evaluation = media.evaluate([folder], guidance, device)
+    result, *others = evaluation.results
+    plain, tested = own_contender(result, 0.0), own_contender(result, guidance)
+    assert tested.maps is not None  # only baselines may lack them
+    # What only some tables show: duets, and noticing that no source is visible.
     duets = None
-    for benchmark in others:
-        pictures, _ = media.scenes(benchmark)
-        sides = [scene.side for scene in pictures if scene.side is not None]
-        groups = [scene.group for scene in pictures if scene.group is not None]
-        both = maps_of(model, features_of(model, media, pictures), pictures, guidance)
-        duets = mean_of_group(peak_on_side(both, sides), groups)
+    for other in others:
+        sides = [scene.side for scene in other.scenes if scene.side is not None]
+        groups = [scene.group for scene in other.scenes if scene.group is not None]
+        maps = own_contender(other, guidance).maps
+        duets = None if maps is None else mean_of_group(peak_on_side(maps, sides), groups)
+    made = [x for x in result.source_detections if x.negatives == ALL]
     values = {
         "guidance": guidance,
-        "ms": 1000 * taken / len(scenes),
-        "no_source_f1": f1,
+        "ms": _milliseconds(evaluation.models[0].learned),
+        "no_source_f1": made[0].f1 if made else None,
         "duets": duets,
-        "by_cycle": [score(passed, truths)[MAIN] for passed in passes],
-        "inverted": score(-maps, truths)[MAIN],
-        "published": published_key(media.train_on, first.name),
+        "by_cycle": plain.cycle_scores,
+        "inverted": score(-tested.maps, result.truths)[MAIN],
+        "published": published_key(media.train_on, media.benchmarks[0].name),
     }
-    return _as_scores(media, by_protocol, values)
+    return _as_scores(media, tested, values)
 
 
-def score_baselines(media: Media, folder: Path | None) -> list[Record]:
+def own_contender(result: Result, guidance: float) -> Contender:
+    """The only model of a result, which comes first, or what object guidance makes of it."""
+    return result.contenders[1 if guidance else 0]
+
+
+def _milliseconds(part: Part) -> float:
+    """CPU time of a map, without the encoders."""
+    spec = part.card.features
+    f_v = torch.rand(TIMED, spec.c_v, spec.grid, spec.grid, device=part.device)
+    f_a = torch.rand(TIMED, *sound_shape(spec), device=part.device)
+    began = time.process_time()
+    with torch.inference_mode():
+        part.method.maps(f_v, f_a)
+    return 1000 * (time.process_time() - began) / TIMED
+
+
+def score_baselines(media: Media, folders: Sequence[Path]) -> list[Record]:
     """Score what needs no model; image saliency needs cached features, or a run's encoder."""
-    scenes, truths = media.scenes(media.benchmarks[0])
-    frames = [scene.frame for scene in scenes]
-    seen: Features | AnyCache | None
-    seen = predictions.open_cache(media.test_on, FeatureSpec(), frames)
-    if seen is None and folder is not None:
-        seen = features_of(predictions.open_model(folder), media, scenes)
-    salient = None if seen is None else predictions.saliency_maps(seen, frames)
-    return [
-        Record(baseline.name, scores=(_as_scores(media, baseline.scores, {}),))
-        for baseline in baselines(truths, salient)
-    ]
+    (result, *_) = media.evaluate(folders).results
+    trivial = [contender for contender in result.contenders if contender.kind == "trivial"]
+    return [Record(each.name, scores=(_as_scores(media, each, {}),)) for each in trivial]
 
 
-def _as_scores(
-    media: Media, by_protocol: Mapping[str, PerPair], values: Mapping[str, Any]
-) -> Scores:
-    plain = cut({"by_protocol": dict(by_protocol), **values})
+def _as_scores(media: Media, contender: Contender, values: Mapping[str, Any]) -> Scores:
+    plain = cut({"by_protocol": dict(contender.scores), **values})
     about = {"tested_on": to_dict(media.tested_on()), "commit": git_commit()}
     return from_dict(Scores, about | plain)
-
-
-def features_of(model: Localizer, media: Media, scenes: Sequence[BenchmarkItem]) -> Features:
-    """The features of scenes for a model."""
-    frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
-    features = predictions.open_features(model, media.test_on, frames, sounds)
-    if features.lost:
-        raise SoundspotError(
-            f"{len(features.lost)} files of {media.test_on.root} cannot be read: "
-            f"see `soundspot pairs check {media.test_on.root}`"
-        )
-    return features
-
-
-def maps_of(
-    model: Localizer, seen: Features, scenes: Sequence[BenchmarkItem], guidance: float = 0.0
-) -> Float[np.ndarray, "n h w"]:
-    """The maps of a model, with object guidance if its weight is not 0."""
-    frames = [scene.frame for scene in scenes]
-    maps: RawMaps = predictions.maps_of(model, seen, frames, _sounds(seen, scenes))
-    if not guidance:
-        return maps
-    return guide(maps, predictions.saliency_maps(seen, frames), guidance)
-
-
-def _sounds(seen: Features, scenes: Sequence[BenchmarkItem]) -> Float[Tensor, "n p a"]:
-    return seen.sound([scene.audio for scene in scenes])

@@ -11,7 +11,6 @@ from PIL import Image
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.evaluation.metrics import auc, ciou_at
-from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.reproduce import experiments, figures, results, runs
 from soundspot.reproduce.experiments import Line
 from soundspot.reproduce.records import Results, SeedResult, TableLine
@@ -204,14 +203,6 @@ def test_guidance_changes_the_scores_of_the_same_run(make_plan, tables):
     guided = np.array(runs.score_run(folder, plan.media, guidance=0.25).by_protocol["sspl"])
     assert seed.auc == pytest.approx(auc(guided))
     assert guided.tolist() != list(runs.score_run(folder, plan.media).by_protocol["sspl"])
-
-
-def test_scores_are_those_of_the_evaluation(make_plan, tables):
-    plan = make_plan()
-    seed, folder = reproduce(plan).lines[0].seeds[0], folder_of(plan, "plain")
-    job = EvaluationRequest(("escvoc-val",), (str(folder),), plan.data.root)
-    row = next(row for row in run_evaluation(job).results[0].rows if row.protocol == "sspl")
-    assert (seed.ciou, seed.auc) == pytest.approx((row.ciou, row.auc))
 
 
 @pytest.mark.parametrize("name", ["success", "steps", "examples"])
