@@ -1,24 +1,22 @@
-"""Localize many files, from Python or to a folder: pictures, lines of JSON and shards of maps.
+"""Localize many files, from Python or to a folder.
 
     OUT/localizations.jsonl     one line per file, in sorted order; written when all is done
     OUT/NAME-soundspot.png      the picture of NAME.mp4, in the folder that NAME.mp4 was in
-    OUT/maps-00000.npz          maps S of a shard's files: `paths` and `maps`
+    OUT/NAME-soundspot.npy      its map S
     OUT/localize.json           the model that made them
 
 Worker processes only read; this one alone writes, in order, and each file goes through the model
-alone: the bytes depend neither on the engine nor on the number of processes. A shard is done when
-its journal (.shard-00000.jsonl) exists; a later run keeps it as long as the files are the same.
+alone: the bytes depend neither on the engine nor on the number of processes. What is done stands in
+a journal (.journal.jsonl); a later run keeps it for the files that are the same.
 """
 
-import hashlib
 import io
-import itertools
 import json
 import os
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
@@ -30,13 +28,7 @@ from numpy.typing import NDArray
 from soundspot.common import files
 from soundspot.common.config import parse_json, read_bytes
 from soundspot.common.errors import MediaError, SoundspotError
-from soundspot.common.files import (
-    ShardJournal,
-    file_size,
-    list_files,
-    split_into_blocks,
-    surplus_shards,
-)
+from soundspot.common.files import file_size, list_files
 from soundspot.common.id_lists import read_ids
 from soundspot.common.progress import progress
 from soundspot.inference import outputs
@@ -49,13 +41,13 @@ from soundspot.media.writing import is_video_name
 from soundspot.parallel.devices import AUTO, torch_threads
 from soundspot.parallel.engines import CRASHED, SERIAL, Engine, check_visible, map_loaded
 
-PER_SHARD = 256
 ABOUT = "localize.json"
 LINES = "localizations.jsonl"
-PICTURE = "-soundspot.png"
+JOURNAL = ".journal.jsonl"
+ENDING = "-soundspot"  # of the names of pictures and maps
 FileAnswer = tuple[Path, Localization | SoundspotError]
 KEPT = ("at", "width", "height", "box", "mask", "score", "verdict", "caption", "evidence", "labels")
-FORMAT = 3  # raise it when the same files and model would give other results
+FORMAT = 4  # raise it when the same files and model would give other results
 
 
 @dataclass(frozen=True)
@@ -71,7 +63,6 @@ class BatchJob:
         outline: Outline what sounds.
         at: The moment of every video, as `localize` takes it.
         engine: Where the work is done.
-        per_shard: Files per shard.
         device: As `load` takes it.
     """
 
@@ -82,13 +73,12 @@ class BatchJob:
     outline: bool = True
     at: At = "best"
     engine: Engine = field(default_factory=Engine)
-    per_shard: int = PER_SHARD
     device: str = AUTO
 
 
 @dataclass(frozen=True)
 class BatchItem:
-    """A file to localize, its picture's name, and the sound of a photograph.
+    """A file to localize, the sound of a photograph, and how the names of its results begin.
 
     A size of -1 means that the file is missing.
     """
@@ -96,7 +86,7 @@ class BatchItem:
     name: str
     audio: str | None
     sizes: tuple[int, ...]
-    picture: str
+    stem: str
 
     def names(self) -> dict[str, Any]:
         """How its line begins."""
@@ -128,7 +118,7 @@ def run_batch(job: BatchJob, say: Callable[[str], None]) -> int:
     with _locked(job.out, about, notes):
         how = job.pictures, job.at, job.outline
         load_there = partial(_load, model, job.device, digest, root, how)
-        counts = _join(job.out, _write_shards(job, items, load_there))
+        counts = _write(job, items, load_there)
     done = counts.pop("", 0)
     faults = "".join(f", {count} {fault}" for fault, count in sorted(counts.items()))
     say(f"{len(items)} file{'' if len(items) == 1 else 's'}: {done} localized{faults}")
@@ -166,7 +156,7 @@ def _items(root: Path, names: Sequence[str]) -> Iterator[BatchItem]:
         alone = len(group) == (1 if sound is None else 2)
         stem = PurePath(name).with_suffix("") if alone else PurePath(name)
         sizes = tuple(file_size(root / f) for f in (name, sound) if f)
-        yield BatchItem(name, sound, sizes, f"{_inside(stem)}{PICTURE}")
+        yield BatchItem(name, sound, sizes, f"{_inside(stem)}{ENDING}")
 
 
 def _inside(name: PurePath) -> str:
@@ -245,67 +235,59 @@ def _refuse_other(path: Path, about: Mapping[str, Any]) -> None:
         )
 
 
-def _write_shards(
+def _write(
     job: BatchJob, items: Sequence[BatchItem], load: Callable[[], Callable[[BatchItem], ItemResult]]
-) -> list[ShardJournal]:
-    """Write the shards that are missing or do not fit; returns the journals of all."""
-    blocks = split_into_blocks(items, job.per_shard)
-    journals = [_journal(job.out, number, block) for number, block in enumerate(blocks)]
-    missing = [number for number, journal in enumerate(journals) if not journal.fits()]
-    if missing:
+) -> Counter[str]:
+    """Write what is missing, then the lines of all; returns how many files had which fault."""
+    journal = job.out / JOURNAL
+    done = _read_journal(journal, items)
+    todo = [item for item in items if item.name not in done]
+    if todo:
         (job.out / LINES).unlink(missing_ok=True)  # it is only there when all is done
-        shards = (*job.out.glob("maps-*.npz"), *job.out.glob(".shard-*.jsonl"))
-        for path in surplus_shards(shards, len(blocks)):
-            path.unlink()
-        todo = [item for number in missing for item in blocks[number]]
-        results = progress(map_loaded(load, todo, job.engine, _failed), "localizing", len(todo))
-        for number in missing:
-            block = blocks[number]
-            _write_shard(job, journals[number], block, itertools.islice(results, len(block)))
-    return journals
+    results = progress(map_loaded(load, todo, job.engine, _failed), "localizing", len(todo))
+    with files.explain_write_errors(journal), journal.open("a", encoding="utf-8") as file:
+        for item, result in zip(todo, results, strict=True):
+            done[item.name] = _write_one(job.out, item, result)
+            file.write(json.dumps([item.sizes, done[item.name]]) + "\n")
+            file.flush()
+    lines = [done[item.name] for item in items]
+    files.write_text(job.out / LINES, "".join(json.dumps(line) + "\n" for line in lines))
+    return Counter(line.get("fault", "") for line in lines)
 
 
-def _write_shard(
-    job: BatchJob, journal: ShardJournal, block: Sequence[BatchItem], results: Iterable[ItemResult]
-) -> None:
-    journal.discard()
-    lines: list[dict[str, Any]] = []
-    maps: list[NDArray[np.float32]] = []
-    for item, result in zip(block, results, strict=True):
-        line = dict(result.line)
-        if result.similarity is not None:
-            line |= {"maps": journal.data.name, "row": len(maps)}
-            maps.append(result.similarity)
-        if result.picture:
-            picture = job.out / item.picture
-            with files.explain_write_errors(picture):
-                picture.parent.mkdir(parents=True, exist_ok=True)
-            files.write_bytes(picture, result.picture)
-            line["picture"] = item.picture
-        lines.append(line)
-    names = [line["path"] for line in lines if "maps" in line]
-    stacked = np.stack(maps) if maps else np.zeros((0, 0, 0), np.float32)
-    with files.atomic_write(journal.data) as part:
-        np.savez(part, paths=np.array(names, np.str_), maps=stacked)
-    journal.write(lines)
+def _read_journal(path: Path, items: Sequence[BatchItem]) -> dict[str, dict[str, Any]]:
+    """The lines of the files that an earlier run has done; the others leave the journal."""
+    wanted = {item.name: [list(item.sizes), item.names()] for item in items}
+    done, kept = {}, []
+    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    for text in known:
+        with suppress(ValueError):  # the last line of a run that was killed
+            sizes, line = parse_json(text)
+            names = {key: line[key] for key in ("path", "audio") if key in line}
+            there = "map" not in line or (path.parent / line["map"]).is_file()
+            if there and wanted.get(line["path"]) == [sizes, names]:
+                done[line["path"]] = line
+                kept.append(f"{text}\n")
+    files.write_text(path, "".join(kept))
+    return done
 
 
-def _journal(out: Path, number: int, block: Sequence[BatchItem]) -> ShardJournal:
-    names = json.dumps([(item.name, item.audio, item.sizes) for item in block])
-    digest = hashlib.sha256(names.encode()).hexdigest()
-    path = out / f".shard-{number:05d}.jsonl"
-    return ShardJournal(path, out / f"maps-{number:05d}.npz", ("files", digest))
-
-
-def _join(out: Path, journals: Sequence[ShardJournal]) -> Counter[str]:
-    """Make one file of the shards' lines; returns how many files had which fault, if any."""
-    counts: Counter[str] = Counter()
-    with files.atomic_write(out / LINES) as part, part.open("w", encoding="utf-8") as whole:
-        for journal in journals:
-            for line in journal.lines():
-                counts[json.loads(line).get("fault", "")] += 1
-                whole.write(line)
-    return counts
+def _write_one(out: Path, item: BatchItem, result: ItemResult) -> dict[str, Any]:
+    """Write the map and the picture of a file; returns its line."""
+    line = dict(result.line)
+    if result.similarity is None:
+        return line
+    # Not with_suffix: a name may have dots of its own.
+    line["map"] = f"{item.stem}.npy"
+    place = out / line["map"]
+    with files.explain_write_errors(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    with files.atomic_write(place) as part:
+        np.save(part, result.similarity)
+    if result.picture:
+        line["picture"] = f"{item.stem}.png"
+        files.write_bytes(out / line["picture"], result.picture)
+    return line
 
 
 def localize_files(
