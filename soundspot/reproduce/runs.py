@@ -18,8 +18,10 @@ import torch
 from soundspot.common.config import from_dict, read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
+from soundspot.evaluation import predictions
 from soundspot.evaluation.benchmarks import Benchmark, find_benchmark, find_scenes
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
+from soundspot.evaluation.metrics import PerPair
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, EvaluationRequest, Result, run_evaluation
@@ -27,7 +29,7 @@ from soundspot.evaluation.source_detection import ALL
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import open_encoded, sound_shape
 from soundspot.features.encoding import encode_with_bar
-from soundspot.inference.localizer import Part
+from soundspot.inference.localizer import Localizer, Part
 from soundspot.parallel.devices import AUTO
 from soundspot.reproduce import records
 from soundspot.reproduce.experiments import Line, TrainingSet, published_key, recipe_of
@@ -38,6 +40,7 @@ from soundspot.training.recipe import Recipe
 from soundspot.training.run_folder import RESULT, git_commit, training_curves
 
 DUETS = "duets"
+MORE_CYCLES = 2  # passes that are scored beyond the trained T
 TIMED = 32  # maps, to say how long one takes
 DEFAULT_BENCHMARKS = {
     "escvoc": ("escvoc", "escvoc-duets"),
@@ -253,7 +256,7 @@ def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = A
     """Score the best step of a run (chosen on validation data) on the test set."""
     evaluation = media.evaluate([folder], guidance, device)
     result, *others = evaluation.results
-    plain, tested = own_contender(result, 0.0), own_contender(result, guidance)
+    tested = own_contender(result, guidance)
     assert tested.maps is not None  # only baselines may lack them
     # What only some tables show: duets, and noticing that no source is visible.
     duets = None
@@ -268,7 +271,7 @@ def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = A
         "ms": _milliseconds(evaluation.models[0].learned),
         "no_source_f1": made[0].f1 if made else None,
         "duets": duets,
-        "by_cycle": plain.cycle_scores,
+        "by_cycle": _score_passes(evaluation.models[0], media, result),
         "inverted": score(-tested.maps, result.truths)[MAIN],
         "published": published_key(media.train_on, media.benchmarks[0].name),
     }
@@ -278,6 +281,17 @@ def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = A
 def own_contender(result: Result, guidance: float) -> Contender:
     """The only model of a result, which comes first, or what object guidance makes of it."""
     return result.contenders[1 if guidance else 0]
+
+
+def _score_passes(model: Localizer, media: Media, result: Result) -> list[PerPair]:
+    """What a model with a PCM scores after each of its passes, and after a few more."""
+    if model.trained_cycles is None:
+        return []
+    frames = [scene.frame for scene in result.scenes]
+    sounds = [scene.audio for scene in result.scenes]
+    seen = predictions.open_features(model, media.test_on, frames, sounds)
+    inputs = model, seen, frames, seen.sound(sounds), model.trained_cycles + MORE_CYCLES
+    return [score(maps, result.truths)[MAIN] for maps in predictions.maps_by_cycle(*inputs)]
 
 
 def _milliseconds(part: Part) -> float:

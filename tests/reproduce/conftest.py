@@ -1,10 +1,10 @@
 """Tables of a tiny pair set, with random encoders."""
 
+import json
 import shutil
 from dataclasses import replace
 
 import pytest
-import yaml
 
 from soundspot.common.config import from_dict, to_dict
 from soundspot.evaluation.protocols import PROTOCOLS
@@ -26,12 +26,12 @@ def tables(tmp_path, monkeypatch):
     """The folder of tables: plain, full, and one per figure."""
     folder = tmp_path / "tables"
     folder.mkdir()
-    (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
+    (folder / "bases.yaml").write_text(json.dumps(BASES))
     options = {"plain": {}, "full": {"figure": "steps", "bench": True, "gflops": True}}
     options |= {name: {"figure": name} for name in FIGURES}
     for name, more in options.items():
         content = {"title": f"Table {name}", "note": "A note.", "lines": [PLAIN, GUIDED], **more}
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        (folder / f"{name}.yaml").write_text(json.dumps(content))
     monkeypatch.setattr(experiments, "TABLES", folder)
     return folder
 

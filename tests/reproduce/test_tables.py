@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
 from soundspot.common.errors import SoundspotError
@@ -118,7 +117,7 @@ def test_a_second_call_trains_nothing(make_plan, tables, tmp_path, monkeypatch):
 
 def test_a_base_may_bound_the_seeds(make_plan, tables):
     bases = {"tiny": {**BASES["tiny"], "sspl": {"seeds": 1, **BASES["tiny"]["sspl"]}}}
-    (tables / "bases.yaml").write_text(yaml.safe_dump({**BASES, **bases}))
+    (tables / "bases.yaml").write_text(json.dumps({**BASES, **bases}))
     found = reproduce(make_plan(seeds=2))
     assert [len(line.seeds) for line in found.lines] == [1, 2]
 
@@ -249,7 +248,7 @@ def test_bad_requests_get_a_sentence(make_plan, pairs, tables, tmp_path):
 
 def test_a_batch_larger_than_the_set_is_refused_before_encoding(make_plan, tables, tmp_path):
     bases = tables / "bases.yaml"
-    bases.write_text(bases.read_text().replace("batch: 4", "batch: 400"))
+    bases.write_text(bases.read_text().replace('"batch": 4', '"batch": 400'))
     plan, said = make_plan(folder=tmp_path / "new"), []
     with pytest.raises(SoundspotError):
         results.reproduce_table(plan, said.append)
