@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
-from soundspot.encoders.mobile_sam import MASK_STRIDE, WEIGHTS, Masks, MobileSAM, prepare
+from soundspot.encoders.mobile_sam import MASK_STRIDE, WEIGHTS, MobileSAM, prepare
 from soundspot.encoders.weights import load_tensors
 from soundspot.inference.maps import CONTOUR_LEVEL, hot_box, label_regions, map_heat, resize_map
 from soundspot.media.decoding import AnyPicture, at_most
@@ -39,12 +39,26 @@ class Seen(NamedTuple):
     """A picture's embedding, for any number of maps.
 
     Attributes:
-        embedding: Of the picture with its longer side scaled to `SIDE`.
+        embedding: Of the picture with its longer side scaled to the outliner's.
         size: Height and width of the picture.
     """
 
     embedding: Tensor
     size: tuple[int, int]
+
+
+class Offer(NamedTuple):
+    """The masks that the network offers for a map.
+
+    Attributes:
+        logits: Positive inside; the first three are prompted by points, the others by a box.
+        quality: The IoU with the truth that the network predicts.
+        heat: The map on the masks' grid.
+    """
+
+    logits: Float32[np.ndarray, "m rows columns"]
+    quality: Float32[np.ndarray, " m"]
+    heat: Float32[np.ndarray, "rows columns"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,44 +67,50 @@ class Outliner:
 
     net: MobileSAM
     device: torch.device
+    side: int = SIDE
 
     @torch.inference_mode()
     def see(self, frame: AnyPicture) -> Seen:
         """Encode a picture, which takes almost all of the time."""
         # A huge picture is made smaller in bytes: as floats it would take four times the memory.
-        small = resize_frame(frame, *at_most(2 * SIDE, *frame.shape[:2]))
+        small = resize_frame(frame, *at_most(2 * self.side, *frame.shape[:2]))
         pixels = torch.from_numpy(small.copy()).permute(2, 0, 1).to(self.device, torch.float32)
-        return Seen(self.net.embed(prepare(pixels, SIDE)), frame.shape[:2])
+        return Seen(self.net.embed(prepare(pixels, self.side)), frame.shape[:2])
 
     @torch.inference_mode()
     def outline(
         self, seen: Seen, similarity: Float32[np.ndarray, "_h _w"]
     ) -> Bool[np.ndarray, "height width"] | None:
         """The mask of the thing that is hot on a map; None if no mask agrees with the map."""
-        # The choice is made on the masks' own grid, whatever the size of the frame.
-        scale = SIDE / max(seen.size) / MASK_STRIDE
+        offer = self.offer(seen, similarity)
+        best = None if offer is None else choose(offer.logits > 0, offer.quality, offer.heat)
+        if offer is None or best is None:
+            return None
+        logits = offer.logits[best]
+        # What is tidied away changes its sign, so that the border between cells stays soft.
+        logits = np.where(tidy(logits > 0) == (logits > 0), logits, -logits)
+        mask = resize_map(logits, *seen.size) > 0
+        return mask if mask.any() else None
+
+    @torch.inference_mode()
+    def offer(self, seen: Seen, similarity: Float32[np.ndarray, "_h _w"]) -> Offer | None:
+        """The masks to choose from, on their own grid, whatever the frame's size.
+
+        Two prompts ask for three each: two points of the thing, and the box around its hot region.
+        None if the map is flat.
+        """
+        scale = self.side / max(seen.size) / MASK_STRIDE
         rows, columns = (max(1, round(n * scale)) for n in seen.size)
         heat = map_heat(resize_map(similarity, rows, columns))
-        if not heat.any():
+        box = hot_box(heat)
+        if box is None:
             return None
-        offered = self.offer(seen.embedding, heat)
-        logits = offered.logits[0, :, :rows, :columns].cpu().numpy()
-        best = choose(logits > 0, offered.quality[0].cpu().numpy(), heat)
-        if best is None:
-            return None
-        mask = tidy(logits[best] > 0)
-        # What is tidied away changes its sign, so that the border between cells stays soft.
-        kept = np.where(mask == (logits[best] > 0), logits[best], -logits[best])
-        large = resize_map(kept, *seen.size) > 0
-        return large if large.any() else None
-
-    def offer(self, embedding: Tensor, heat: Float32[np.ndarray, "rows columns"]) -> Masks:
-        """The masks of two prompts: two points of the thing, and the box around its hot region."""
         points = MASK_STRIDE * (torch.tensor([two_points(heat)]) + 0.5) - 0.5
-        box = MASK_STRIDE * torch.tensor([hot_box(heat)], dtype=torch.float32)
-        by_points = self.net.decode(embedding, points.to(self.device))
-        by_box = self.net.decode_box(embedding, box.to(self.device))
-        return Masks(*(torch.cat(both, dim=1) for both in zip(by_points, by_box, strict=True)))
+        corners = MASK_STRIDE * torch.tensor([box], dtype=torch.float32)
+        by_points = self.net.decode(seen.embedding, points.to(self.device))
+        by_box = self.net.decode_box(seen.embedding, corners.to(self.device))
+        logits, quality = (torch.cat(both, 1)[0] for both in zip(by_points, by_box, strict=True))
+        return Offer(logits[:, :rows, :columns].cpu().numpy(), quality.cpu().numpy(), heat)
 
 
 @lru_cache(maxsize=2)
@@ -113,15 +133,20 @@ def choose(
 ) -> int | None:
     """Which mask agrees best with the map; None if none does.
 
-    A mask agrees as far as it is hot inside and holds the hot region's heat, times its predicted
-    quality: the best of eleven such rules on ESC-VOC val (`benchmarks/outlines.py`).
+    Of masks that agree alike, the one of higher predicted quality is taken.
     """
+    agree = agreement(masks, heat)
+    best = int((agree * quality).argmax())
+    return best if agree[best] >= LEAST_AGREEMENT else None
+
+
+def agreement(
+    masks: Bool[np.ndarray, "m rows columns"], heat: Float32[np.ndarray, "rows columns"]
+) -> Float[np.ndarray, " m"]:
+    """How hot each mask is inside, times the share of the hot region's heat that it holds."""
     hot = np.where(heat >= CONTOUR_LEVEL, heat, 0)
-    area = np.maximum(masks.sum((1, 2)), 1)
-    inside = (masks * heat).sum((1, 2)) / area
-    held = (masks * hot).sum((1, 2)) / hot.sum()
-    best = int((inside * held * quality).argmax())
-    return best if inside[best] * held[best] >= LEAST_AGREEMENT else None
+    inside = (masks * heat).sum((1, 2)) / np.maximum(masks.sum((1, 2)), 1)
+    return np.asarray(inside * (masks * hot).sum((1, 2)) / hot.sum())
 
 
 def glow(
