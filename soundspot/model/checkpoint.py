@@ -150,10 +150,7 @@ def load(path: Path) -> tuple[Method, Card]:
     try:
         _check_shapes(path, card)
         model = _build(card.method, card.config)
-        state = {
-            name: tensor.float() if tensor.is_floating_point() else tensor
-            for name, tensor in load_file(path).items()
-        }
+        state = load_file(path)  # half precision is widened where it is loaded
         if not all(tensor.isfinite().all() for tensor in state.values()):
             raise SoundspotError("it holds weights that are not finite numbers")
         if card.slim:  # what only training needs stays as it was built

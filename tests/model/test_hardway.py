@@ -105,7 +105,7 @@ def test_negatives_of_the_own_class_can_be_left_out():
         ]
     )
     assert model(data).loss.item() == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(SoundspotError, match="class of every pair"):
+    with pytest.raises(SoundspotError):
         model(data._replace(cls=torch.tensor([0, -1, 1])))
 
 

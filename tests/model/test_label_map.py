@@ -60,7 +60,7 @@ def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> 
 
 
 def test_a_label_map_that_is_not_there_is_called_one(tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError, match="none.yaml"):
+    with pytest.raises(SoundspotError):
         read_label_map(tmp_path / "none.yaml", SOUNDS, CLASSES)
 
 

@@ -62,7 +62,7 @@ def test_whitened_features_have_unit_covariance():
 @pytest.mark.parametrize("batch", [5, 7])
 def test_w_mse_refuses_a_batch_that_cannot_be_whitened(batch):
     z1, z2, _, _ = four(batch=batch, dim=7)
-    with pytest.raises(SoundspotError, match="batch above 7"):
+    with pytest.raises(SoundspotError):
         losses.w_mse(z1, z2)
 
 

@@ -89,32 +89,30 @@ def test_a_package_cannot_replace_a_method(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "says"),
+    ("text", "value"),
     [
-        ("", "nowhere:Toy", "No module named 'nowhere'"),
-        ("", "toy:Toy", "has no attribute 'Toy'"),
-        ("1 / 0", "toy:Toy", "division by zero"),
-        ("Toy = 5", "toy:Toy", "5 is not a subclass of Method"),
-        (
-            "from soundspot.model.methods.method import Method\nclass Toy(Method): pass",
-            "toy:Toy",
-            "Toy.config_class must be a dataclass, not None",
-        ),
+        ("", "nowhere:Toy"),
+        ("", "toy:Toy"),
+        ("1 / 0", "toy:Toy"),
+        ("Toy = 5", "toy:Toy"),
+        ("from soundspot.model.methods.method import Method\nclass Toy(Method): pass", "toy:Toy"),
     ],
 )
-def test_a_broken_package_is_one_sentence(tmp_path, text, value, says):
+def test_a_broken_package_is_one_sentence_that_names_it(tmp_path, text, value):
     (tmp_path / "toy.py").write_text(text)
     install(tmp_path, "toy", value)
-    with pytest.raises(SoundspotError, match=f"'toy' of the package toybox .*{value}.*{says}"):
+    with pytest.raises(SoundspotError) as error:
         build_method("toy", {})
+    assert "toybox" in str(error.value) and value in str(error.value)
     assert "toy" in list(METHODS)  # names alone import nothing
     assert build_method("hardway", {"c_v": 5, "c_a": 3})
 
 
 def test_an_unknown_name_is_answered_with_all_choices(tmp_path):
     install(tmp_path, "toy", "nowhere:Toy")
-    with pytest.raises(SoundspotError, match="did you mean 'toy'.*sspl.*toy"):
+    with pytest.raises(SoundspotError) as error:
         build_method("tooy", {})
+    assert all(f" {name}" in str(error.value) for name in METHODS)
 
 
 @pytest.mark.parametrize("name", list(METHODS))

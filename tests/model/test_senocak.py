@@ -118,7 +118,7 @@ def test_a_run_from_before_the_relu_is_another_recipe(tmp_path):
     del values["model"]["relu"]
     values["model"]["rectified"] = False
     (tmp_path / "recipe.json").write_text(json.dumps(values))
-    with pytest.raises(SoundspotError, match="a run of another recipe"):
+    with pytest.raises(SoundspotError):
         check_same(tmp_path / "recipe.json", new)
     check_same(tmp_path / "recipe.json", Recipe(tmp_path, "attention", {"relu": False}))
 

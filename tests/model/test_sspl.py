@@ -71,13 +71,10 @@ def test_the_stop_gradient_holds_the_predicted_view(view):
     assert not torch.allclose(stopped, torch.autograd.grad(model.predict_views(*z), this)[0])
 
 
-@pytest.mark.parametrize("amp", [False, True])
 @pytest.mark.parametrize("config", list(_variants()))
-def test_gradients_reach_every_trained_parameter(config, amp):
+def test_gradients_reach_every_trained_parameter(config):
     model = SSPL(config)
-    with torch.autocast("cpu", torch.bfloat16, enabled=amp):
-        output = model(small_batch(11, (7, 7)))
-    output.loss.backward()
+    model(small_batch(11, (7, 7))).loss.backward()
     silent = [
         name
         for name, p in model.named_parameters()
