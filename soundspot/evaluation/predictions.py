@@ -6,7 +6,6 @@ t passes of a PCM.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +14,11 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
-from soundspot.common.files import atomic_write
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import ItemError, PairSet
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS
 from soundspot.evaluation import trivial
-from soundspot.features.cache import AnyCache, open_encoded, sound_shape
+from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import FeatureSpec, encoders_digest
 from soundspot.inference.localizer import Localizer, Part
 from soundspot.inference.models import open_model
@@ -161,24 +159,8 @@ def encode_now(
     return EncodedFeatures(seen, heard, lost, pairs.frame)
 
 
-def white_noise(model: Localizer, features: Features) -> Float[Tensor, "n p a"]:
-    """Embeddings of white noise, kept beside cached features so that they are encoded once."""
-    stored = features.learned
-    if isinstance(stored, EncodedFeatures):
-        return _encode_noise(model)
-    path = stored.folder / f"noise-{stored.weights}.npy"
-    with suppress(OSError, ValueError, EOFError):  # missing or damaged: encode again
-        kept = np.load(path)
-        if kept.shape == (NOISES, *sound_shape(stored.spec)) and kept.dtype == np.float32:
-            return torch.from_numpy(kept)
-    noise = _encode_noise(model)
-    # A pair set may be read-only.
-    with suppress(SoundspotError), atomic_write(path) as part:
-        np.save(part, noise.numpy())
-    return noise
-
-
-def _encode_noise(model: Localizer) -> Float[Tensor, "n p a"]:
+def white_noise(model: Localizer) -> Float[Tensor, "n p a"]:
+    """Embeddings of a few draws of white noise, the same every time."""
     rng = np.random.default_rng(0)
     drawn = (
         rng.uniform(-0.1, 0.1, SOUND_SAMPLES).astype(np.float32)

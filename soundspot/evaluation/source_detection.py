@@ -5,17 +5,15 @@ model's card. `calibrate` chooses that threshold on validation data.
 Extended benchmarks contain pairs without a visible source. For ESC-VOC such negatives are made:
 every frame is shown again, half of them with the sound of another class, the others with noise.
 
-Axes: n pairs with a visible source, k draws of noise, h w the map as a model made it, p audio
-patches, a audio channels.
+Axes: n pairs with a visible source.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor, stack
+from torch import stack
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
@@ -32,7 +30,6 @@ from soundspot.inference.localizer import Localizer
 WITH_MADE_NEGATIVES = ("escvoc", "escvoc-val")
 MOST_KINDS = 5
 OFF_SCREEN, NOISE, ALL = "off-screen sound", "white noise", "all negatives"
-Draw = Callable[[list[str], Tensor], Float[np.ndarray, "n h w"]]  # maps of frames with sounds
 
 
 @dataclass(frozen=True)
@@ -137,14 +134,12 @@ def score_escvoc(
     cycles: int | None,
 ) -> list[SourceDetection]:
     """Score ESC-VOC with made negatives; the threshold is chosen on val if its features exist."""
-    noise = predictions.white_noise(model, features)
-    draw = partial(predictions.maps_of, model, features, cycles=cycles)
-    detections = _with_negatives(draw, features, scenes, noise, maps, scores)
+    detections = _detect(model, features, scenes, cycles, (maps, scores))
     threshold = None
     is_test = scenes[0].frame not in {pair.frame for pair in pairs.pairs if pair.split == "val"}
     if is_test and features.cached and "val" in pairs.splits():
-        val = annotated_scenes(pairs, "val")
-        threshold = _summarize(draw, features, val, noise).threshold
+        val = _detect(model, features, annotated_scenes(pairs, "val"), cycles)
+        threshold = val.summarize().threshold
     results = []
     for kind in (OFF_SCREEN, NOISE, ALL):
         chosen = detections if kind == ALL else detections.only(kind)
@@ -161,35 +156,30 @@ def calibrate(model: Localizer, pairs: PairSet) -> dict[str, float]:
     scenes = annotated_scenes(pairs, "val")
     frames, sounds = [scene.frame for scene in scenes], [scene.audio for scene in scenes]
     features = predictions.open_features(model, pairs, frames, sounds)
-    draw = partial(predictions.maps_of, model, features)
-    summary = _summarize(draw, features, scenes, predictions.white_noise(model, features))
+    summary = _detect(model, features, scenes).summarize()
     return {"threshold": summary.threshold, "f1": summary.max_f1, "pairs": float(len(scenes))}
 
 
-def _summarize(
-    draw: Draw, features: Features, scenes: Sequence[BenchmarkItem], noise: Float[Tensor, "k p a"]
-) -> Extended:
-    """Score scenes against as many made negatives."""
-    heard = features.sound([scene.audio for scene in scenes])
-    maps = draw([scene.frame for scene in scenes], heard)
-    scores = score(maps, truth_maps([scene.boxes for scene in scenes]))[MAIN]
-    return _with_negatives(draw, features, scenes, noise, maps, scores).summarize()
-
-
-def _with_negatives(
-    draw: Draw,
+def _detect(
+    model: Localizer,
     features: Features,
     scenes: Sequence[BenchmarkItem],
-    noise: Float[Tensor, "k p a"],
-    maps: RawMaps,
-    scores: PerPair,
+    cycles: int | None = None,
+    known: tuple[RawMaps, PerPair] | None = None,
 ) -> Detections:
-    sounds = draw_negative_sounds(scenes)
-    heard = [
+    """Scenes, whose maps and scores may be known, and as many made negatives."""
+    frames = [scene.frame for scene in scenes]
+    if known is None:
+        heard = features.sound([scene.audio for scene in scenes])
+        maps = predictions.maps_of(model, features, frames, heard, cycles)
+        known = maps, score(maps, truth_maps([scene.boxes for scene in scenes]))[MAIN]
+    maps, scores = known
+    noise, sounds = predictions.white_noise(model), draw_negative_sounds(scenes)
+    unlike = [
         noise[i // 2 % len(noise)] if sound is None else features.sound([sound])[0]
         for i, sound in enumerate(sounds)
     ]
-    negatives = draw([scene.frame for scene in scenes], stack(heard))
+    negatives = predictions.maps_of(model, features, frames, stack(unlike), cycles)
     kinds = tuple(NOISE if sound is None else OFF_SCREEN for sound in sounds)
     return Detections(
         confidence=np.concatenate([peak(maps), peak(negatives)]),

@@ -136,14 +136,11 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
     cache = encode(pairs, cache_folder(pairs, spec), spec)
-    np.save(cache.folder / f"noise-{cache.weights}.npy", np.zeros((16, 2)))  # damaged
     model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
-    wanted = EvaluationRequest(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
-    first = run_evaluation(wanted)  # encodes the white noise anew
     monkeypatch.delattr(localizer, "load_encoders")
-    again = run_evaluation(wanted)
-    assert [result.rows for result in again.results] == [result.rows for result in first.results]
-    assert again.results[0].source_detections == first.results[0].source_detections
+    # Duets have no made negatives, for which white noise is encoded.
+    wanted = EvaluationRequest(("escvoc-duets-val",), (model,), data=root)
+    assert run_evaluation(wanted).results[0].evaluated == 2
 
 
 @pytest.mark.slow
