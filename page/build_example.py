@@ -153,8 +153,8 @@ def sing(seconds, rng):
 
 
 def is_honking(time):
-    """Two short honks and a long one."""
-    return 0.2 < time < 0.6 or 0.8 < time < 1.2 or 1.5 < time < 2.7
+    """Two honks."""
+    return 0.05 < time < 1.2 or 1.3 < time < 2.9
 
 
 def honk(seconds):

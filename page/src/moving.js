@@ -64,7 +64,7 @@ export class Moving {
   }
 
   async lookAt({ tick, onScreen }) {
-    const at = onScreen ? this.video.currentTime : Math.min(tick * STEP, this.seconds - 0.01);
+    const at = Math.min(tick * STEP, this.seconds - 0.01);
     const second = cut(this.wave, at, RATE);
     const { peak } = loudness(second, 0, RATE);
     const middle = at * RATE;

@@ -89,7 +89,12 @@ def write_graph(
     with torch.inference_mode():
         found = model(*inputs)
     expected = [found] if isinstance(found, Tensor) else found
-    with torch.inference_mode(), _quiet("torch.onnx"), atomic_write(path) as part:
+    with (
+        torch.inference_mode(),
+        _quiet("torch.onnx"),
+        _quiet("onnx_ir"),
+        atomic_write(path) as part,
+    ):
         program = torch.onnx.export(
             model,
             inputs,

@@ -7,6 +7,7 @@ same words as the command line. Nothing here imports torch unless the model must
 
 import hashlib
 import json
+import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -53,6 +54,8 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 CHUNK = 2**20  # bytes that are sent at once
+
+log = logging.getLogger(__name__)
 
 Files = Mapping[str, Path]  # by their paths in the address
 
@@ -134,6 +137,7 @@ def _exported() -> Path:
     from soundspot.inference.answer_graph import write_answer_graph
     from soundspot.inference.models import load
 
+    log.warning("preparing the model for the page, once")
     model = load(MODEL, "cpu")
     write_answer_graph(model, path)
     for old in place.glob("[!.]*"):

@@ -11,7 +11,7 @@ from soundspot.inference.files import localize
 from soundspot.inference.models import load
 from soundspot.inference.static_page import MODEL
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 
 
