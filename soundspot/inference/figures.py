@@ -1,9 +1,8 @@
 """Pictures of a localization: the heat map over its frame, and the three-part picture.
 
-Drawn with NumPy and Pillow alone, so no extra is needed. The layer of heat is premultiplied: a
-color times its opacity, which adds up.
+Drawn with NumPy and Pillow alone, so no extra is needed.
 
-Axes: height width cells of the heat map; channels of the colors, then the opacity.
+Axes: height width cells of the heat map.
 """
 
 import itertools
@@ -79,12 +78,16 @@ def overlay(
         box: x1, y1, x2, y2 in pixels of the frame; x2 and y2 are exclusive.
         strength: Opacity of heat and contour, 0..1.
     """
-    source = Image.fromarray(frame)
-    paint, opacity = (
-        layer.resize(source.size, Image.Resampling.BILINEAR)
-        for layer in _image_layers(heat, strength)
-    )
-    image = Image.composite(paint, source.convert("RGB", MUTED), opacity)
+    muted = Image.fromarray(frame).convert("RGB", MUTED)
+    # The colors of heat, then the dark and the bright line of the contour.
+    painted = muted.copy()
+    paint = Image.fromarray(colors(heat)).resize(muted.size, Image.Resampling.BILINEAR)
+    painted.paste(paint, mask=_as_mask(HEAT_OPACITY * heat, muted.size))
+    distance, width = _from_contour(heat), thickness(heat.shape)
+    for gray, wide, opacity in LINES:
+        line = opacity * np.clip((wide * width + 1) / 2 - distance, 0, 1)
+        painted.paste((gray, gray, gray), mask=_as_mask(line, muted.size))
+    image = painted if strength == 1 else Image.blend(muted, painted, strength)
     if box is not None:
         x1, y1, x2, y2 = box
         width = max(1, round(thickness(frame.shape)))
@@ -92,13 +95,10 @@ def overlay(
     return np.asarray(image)
 
 
-def _image_layers(heat: Heat, strength: float) -> tuple[Image.Image, Image.Image]:
-    """Heat and contour, and their opacity."""
-    *paint, alpha = heat_layer(heat)
-    color = np.stack(paint, axis=-1) / np.maximum(alpha, 1e-6)[..., None]
-    layers = np.clip(color, 0, 255).round(), np.clip(255 * strength * alpha, 0, 255).round()
-    first, second = (Image.fromarray(layer.astype(np.uint8)) for layer in layers)
-    return first, second
+def _as_mask(opacity: Heat, size: tuple[int, int]) -> Image.Image:
+    """An opacity of 0..1 for Pillow."""
+    levels = np.clip(255 * opacity, 0, 255).round().astype(np.uint8)
+    return Image.fromarray(levels).resize(size, Image.Resampling.BILINEAR)
 
 
 def triptych(
@@ -291,23 +291,8 @@ def write_picture(path: Path, image: Image.Image) -> None:
 
 def colors(values: Float32[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width 3"]:
     """Color values of 0..1, dark to light; values outside take the color of the nearest end."""
-    return np.asarray(_color_table()[_steps(values)])
-
-
-def heat_layer(heat: Heat) -> Float32[np.ndarray, "channels height width"]:
-    """Heat and contour, premultiplied; the last channel is the opacity, 0..1."""
-    steps = _steps(heat).ravel()
-    layer = np.stack([channel.take(steps) for channel in _layer_table()])
-    width, distance = thickness(heat.shape), _from_contour(heat).ravel()
-    near = np.flatnonzero(distance < (max(wide for _, wide, _ in LINES) * width + 1) / 2)
-    close = layer[:, near]
-    for gray, wide, opacity in LINES:
-        # How much of each pixel a line along the contour covers.
-        line = opacity * np.clip((wide * width + 1) / 2 - distance[near], 0, 1)
-        paint = np.array([[gray], [gray], [gray], [1]], np.float32)
-        close = (1 - line) * close + line * paint
-    layer[:, near] = close
-    return layer.reshape(-1, *heat.shape)
+    steps = np.clip(values * STEPS + 0.5, 0, STEPS).astype(np.int32)
+    return np.asarray(_color_table()[steps])
 
 
 def thickness(shape: Sequence[int]) -> float:
@@ -315,22 +300,11 @@ def thickness(shape: Sequence[int]) -> float:
     return max(1.0, min(shape[:2]) / 180)
 
 
-def _steps(values: Float32[np.ndarray, "height width"]) -> np.ndarray:
-    return np.clip(values * STEPS + 0.5, 0, STEPS).astype(np.int32)
-
-
 @lru_cache
 def _color_table() -> UInt8[np.ndarray, "steps 3"]:
     stops, fine = np.linspace(0, 1, len(ANCHORS)), np.linspace(0, 1, STEPS + 1)
     channels = [np.interp(fine, stops, channel) for channel in zip(*ANCHORS, strict=True)]
     return np.stack(channels, axis=-1).round().astype(np.uint8)
-
-
-@lru_cache
-def _layer_table() -> Float32[np.ndarray, "channels steps"]:
-    """The premultiplied color of every step of heat."""
-    opacity = HEAT_OPACITY * np.linspace(0, 1, STEPS + 1)
-    return np.vstack([_color_table().T * opacity, opacity]).astype(np.float32)
 
 
 def _from_contour(heat: Heat) -> Heat:

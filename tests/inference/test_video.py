@@ -11,6 +11,7 @@ import pytest
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, video
+from soundspot.inference.maps import map_heat, resize_map
 from soundspot.inference.result import Localization
 from soundspot.inference.video import (
     Rendered,
@@ -47,6 +48,25 @@ def make(path: Path, seconds: float, sound: np.ndarray | None, fps: float = 10.0
     return path
 
 
+@pytest.mark.parametrize("strength", [0.4, 1.0])
+@pytest.mark.parametrize("shape", [(96, 152), (479, 271)])
+def test_a_picture_looks_like_an_overlay_on_a_coarser_layer(shape, strength: float):
+    y, x = np.mgrid[0 : 1 : shape[0] * 1j, 0 : 1 : shape[1] * 1j]
+    frame = (255 * np.stack([x, 1 - y, 0.5 + 0.5 * np.sin(3 * (x + y))], -1)).astype(np.uint8)
+    s = np.random.default_rng(3).random((5, 7), dtype=np.float32)
+    heat = map_heat(resize_map(s, *shape))
+    strip = figures.caption_strip(*shape, ("heard: dog", ""))
+    wanted = np.vstack([figures.overlay(frame, heat, None, strength), strip])
+    found = video.draw(frame, s, strength, ("heard: dog", ""), trained=True)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted.astype(float)).mean() < 2.5
+
+
+def test_without_a_map_the_picture_is_only_muted():
+    cold = figures.overlay(square(3), np.zeros((47, 63), np.float32))
+    assert (video.draw(square(3), None, 1.0, ("",), trained=True)[:47] == cold).all()
+
+
 def constant(value: float) -> np.ndarray:
     return np.full((2, 3), value, np.float32)
 
@@ -76,14 +96,9 @@ def test_frames_between_two_maps_show_a_map_between_them():
     assert [glow.strength for _, glow in shown] == [1, 0.75, 0, 0.25, 0.5, 0.5]
     assert [glow.caption[0] for _, glow in shown] == ["a", "a", "b", "b", "c", "c"]
     assert list(interpolate(iter([]), frames)) == []
-
-
-def test_before_the_first_sound_there_is_no_map():
-    glows = iter(
-        [SmoothedMap(0.0, None, 0.0, ("silence",)), SmoothedMap(1.0, constant(1), 1.0, ("b",))]
-    )
-    (_, first), (_, second) = interpolate(glows, [(0.5, 0), (1.0, 1)])
-    assert first.similarity is None and second.strength == 1.0
+    silence = SmoothedMap(0.0, None, 0.0, ("silence",))  # before the first sound
+    (_, first), (_, second) = interpolate(iter([silence, glows[1]]), [(0.5, 0), (1.0, 1)])
+    assert first.similarity is None and second.strength == 0.0
 
 
 def test_silence_fades_and_is_said(tmp_path: Path):
