@@ -92,8 +92,12 @@ _RENAMED = {"map_centring": "map_centering", "centres": "centers"}  # keys of ol
 _INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 
 
-def from_dict(cls: type[T], values: Mapping[str, Any], where: str = "") -> T:
+def from_dict(cls: type[T], values: Any, where: str = "") -> T:
     """Build a (nested) frozen dataclass from YAML or JSON values; `where` names their section."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{where or cls.__name__} must be a section of keys, not {_short(values)}"
+        )
     hints, fields = _fields_of(cls)  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for key, value in values.items():
@@ -131,13 +135,13 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             return value
         number = _convert_leaf(value, arguments[0], where)
         return _within(number, arguments[1], where)
-    if origin is dict or dataclasses.is_dataclass(hint):
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, where)  # type: ignore[arg-type]
+    if origin is dict:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where} must be a section of keys, not {_short(value)}")
-        if origin is dict:
-            items = ((str(key), item) for key, item in value.items())
-            return {key: _convert(item, arguments[1], f"{where}.{key}") for key, item in items}
-        return from_dict(hint, value, where)
+        items = ((str(key), item) for key, item in value.items())
+        return {key: _convert(item, arguments[1], f"{where}.{key}") for key, item in items}
     if origin is typing.Literal:
         # By type too: 1 == True to Python, but not to what reads the setting.
         if not any(type(value) is type(a) and value == a for a in arguments):

@@ -127,7 +127,7 @@ def counts(pairs: Sequence[Pair], sounds: Sequence[Sound]) -> dict[str, dict[str
 
 def _parse(line: str, row: type[_Row], where: str) -> _Row:
     try:
-        item = from_dict(row, _mapping(parse_json(line)))
+        item = from_dict(row, parse_json(line))
     except (ValueError, SoundspotError) as error:
         raise SoundspotError(f"{where}: {error}", "damaged") from error
     files = (item.frame, item.audio) if isinstance(item, Pair) else (item.audio,)
@@ -141,12 +141,6 @@ def _parse(line: str, row: type[_Row], where: str) -> _Row:
             f"{where}: unknown split {item.split!r}; {nearest(item.split, SPLITS)}", "damaged"
         )
     return item
-
-
-def _mapping(values: object) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise ValueError(f"expected keys and values, not {type(values).__name__}")
-    return values
 
 
 def read_head(root: Path) -> Head:

@@ -10,8 +10,7 @@ A pair set is a folder:
     films/*.png      small gray pictures around a frame of a video (optional, see `media.films`)
     ledger.jsonl     what became of every item of the corpus
 
-No item is ever replaced or skipped: one that cannot be read raises `ItemError`, and
-`checks.find_problems` lists all of them.
+An item that cannot be read raises `ItemError`; `find_problems` lists all of them.
 """
 
 import hashlib

@@ -83,15 +83,7 @@ class SourceError(SoundspotError):
 
 @dataclass(frozen=True)
 class PairWriter:
-    """Writes one pair set.
-
-    Attributes:
-        root: The pair set's folder.
-        name: Name of the pair set.
-        pairing: "event" if frame and sound were recorded together, else "class".
-        provenance: The rules by which the media were made. It is part of the fingerprint, so it
-            contains no machine, path or date.
-    """
+    """Writes one pair set; its provenance is part of the fingerprint: no machine, path or date."""
 
     root: Path
     name: str

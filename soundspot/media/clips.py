@@ -85,9 +85,6 @@ def read_frames(media: Media, times: Sequence[float | None]) -> list[decoding.An
 def read_sound(media: Media, at: float | None = None, seconds: float = SOUND_SECONDS) -> Waveform:
     """Read a window of the sound, as `cut` takes it from the whole; refuse silence.
 
-    Far into a long file it seeks, if the file's time stamps count samples. The samples are those
-    of a full decode, except for the noise that AAC leaves to the decoder to draw.
-
     Args:
         media: A sound file or a video with sound.
         at: The middle of the window in seconds; by default the middle of the clip.

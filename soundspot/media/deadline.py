@@ -1,9 +1,8 @@
 """A deadline for each picture that a decoder makes.
 
-A damaged file may keep a decoder busy forever, inside a call that nothing can interrupt. A child
-process could be killed, but would have to read every file twice; so pictures are decoded in a
-separate thread, which is abandoned if it does not answer. It keeps a core and its memory until it
-answers after all, or the process ends.
+A damaged file may keep a decoder busy forever, inside a call that nothing can interrupt. Pictures
+are decoded in a separate thread, which is abandoned if it does not answer; it keeps a core and its
+memory until it does, or the process ends.
 """
 
 import queue

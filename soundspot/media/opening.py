@@ -109,13 +109,6 @@ class OpenMedia:
             return decoding.decode(self.info.path, kind, start, self.container)
         return decoding.decode(self.info.path, kind, 0.0, unread)
 
-    def announced_size(self) -> tuple[int, int] | None:
-        """Width and height as the header has them, before rotation; None for a sound."""
-        if self.image is not None:
-            return self.image.size
-        stream = decoding.find_stream(self.container, "video")
-        return None if stream is None else (stream.width, stream.height)
-
     def sound_seconds(self) -> float:
         """When the sound ends, as the file announces it; else when the file ends."""
         stream = decoding.find_stream(self.container, "audio")

@@ -2,10 +2,7 @@
 
 Each worker is an actor with one thread and no GPU, which is given a few items at a time. If it
 dies, another takes its place, and the items that it had are tried once more when their results are
-due, each in a process of its own. Ray retries nothing by itself; Ray Data, which would, is not
-used, since it can wait forever for a worker that was killed.
-
-Ray itself is imported only when work starts.
+due, each in a process of its own. Ray itself is imported only when work starts.
 """
 
 import functools

@@ -16,7 +16,6 @@ from soundspot.common.config import (
     parse_yaml,
     read_bytes,
     read_typed,
-    read_yaml,
     to_dict,
 )
 from soundspot.common.errors import SoundspotError
@@ -95,18 +94,6 @@ def test_overrides_reach_into_sections_and_leave_the_original():
 def test_bad_overrides_are_refused(bad):
     with pytest.raises(SoundspotError):
         override({"where": "w"}, [bad])
-
-
-def test_unreadable_recipes_get_a_sentence(tmp_path):
-    with pytest.raises(SoundspotError):
-        read_yaml(tmp_path / "none.yaml")
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("a: [1")
-    with pytest.raises(SoundspotError):
-        read_yaml(broken)
-    broken.write_text("- 1")
-    with pytest.raises(SoundspotError):
-        read_yaml(broken)
 
 
 def test_choose_names_the_choices():

@@ -13,7 +13,6 @@ from soundspot.common.files import (
     BusyError,
     ShardJournal,
     atomic_write,
-    file_size,
     list_files,
     locked,
     make_id,
@@ -54,11 +53,6 @@ def test_any_failure_keeps_what_was_there(error: type[BaseException], tmp_path: 
         raise error
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
-
-
-def test_a_missing_folder_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError):
-        write_text(tmp_path / "none" / "a.txt", "x")
 
 
 def test_only_temporary_files_are_leftovers(tmp_path: Path) -> None:
@@ -135,11 +129,6 @@ def test_files_are_listed_once_though_links_make_a_circle(tmp_path: Path) -> Non
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b/up").symlink_to(tmp_path)
     assert list_files(tmp_path) == [PurePath("a/file"), PurePath("c")]
-
-
-def test_the_size_of_no_file_is_told_from_an_empty_one(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert (file_size(tmp_path / "file"), file_size(tmp_path / "none")) == (0, -1)
 
 
 def test_ids_are_valid_file_names() -> None:

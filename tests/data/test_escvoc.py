@@ -153,12 +153,6 @@ def test_loudest_takes_the_earliest_of_equal_windows() -> None:
     np.testing.assert_array_equal(loudest(early, 48_000), early[:48_000])
 
 
-def test_loudest_tiles_a_short_sound() -> None:
-    short = tone(100.0, 0.7)
-    np.testing.assert_array_equal(loudest(short, 48_000)[: len(short)], short)
-    assert loudest(short, 48_000).shape == (48_000,)
-
-
 def own_copies(root: Path) -> tuple[Path, Path]:
     """A VOC2007 and an ESC-50 tree, as their archives unpack."""
     voc, esc50 = root / "VOC2007", root / "ESC-50-master"

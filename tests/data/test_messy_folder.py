@@ -377,12 +377,3 @@ def test_a_fault_of_ours_is_not_two_million_bad_files(
     monkeypatch.setattr(media, "read_clip", broken)
     with pytest.raises(AttributeError):
         folder.prepare(messy, tmp_path)
-
-
-def test_check_finds_media_that_prepare_did_not_write(messy: Path, tmp_path: Path) -> None:
-    pairs = folder.prepare(messy, tmp_path).pairset
-    first, second = pairs.pairs[:2]
-    (tmp_path / first.frame).write_bytes((tmp_path / second.frame).read_bytes())
-    assert [(problem.kind, problem.item) for problem in find_problems(pairs)] == [
-        ("changed", first.id)
-    ]

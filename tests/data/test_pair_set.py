@@ -126,13 +126,6 @@ def test_media_come_back_as_stored(root: Path, sharded: bool) -> None:
     assert list(find_problems(pairs)) == []
 
 
-def test_sharded_reading_needs_no_files_beside(root: Path) -> None:
-    shard(root)
-    assert not list(root.glob("frames/*"))
-    pairs = PairSet.open(root)
-    assert [pairs.waveform(pair).shape for pair in pairs.select("val")] == [(48_000,)]
-
-
 def test_a_pair_without_sound_says_where_to_draw_one(root: Path) -> None:
     pairs = PairSet.open(root)
     with pytest.raises(SoundspotError):
@@ -282,14 +275,6 @@ def test_check_lists_everything_at_once(root: Path) -> None:
         ("unreadable", "sounds/meow.flac"),
         ("box", "v"),
     }
-
-
-def test_a_truncated_sound_is_found(root: Path) -> None:
-    whole = (root / "sounds/bark.flac").read_bytes()
-    (root / "sounds/bark.flac").write_bytes(whole[: len(whole) * 2 // 3])
-    (problem,) = find_problems(PairSet.open(root))
-    assert problem.item == "sounds/bark.flac"
-    assert problem.kind in ("size", "unreadable")
 
 
 def test_wrong_items_raise_one_sentence(root: Path) -> None:
