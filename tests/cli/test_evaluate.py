@@ -100,20 +100,3 @@ def test_vggss_baselines_need_no_media(capsys, shared_data):
     assert "evaluated 5,158 of 5,158 clips" in shown
     for numbers in ("33.9 / 37.4", "21.9 / 31.3", "50.5 / 49.5"):
         assert numbers in shown
-
-
-@pytest.mark.shared_data
-@pytest.mark.parametrize(
-    ("file", "benchmark", "leaked"),
-    [
-        ("vggss_144k.txt.gz", "vggss", "3,709"),
-        ("vggss_10k.txt", "vggss", "238"),
-        ("flickr_144k.txt.gz", "flickr", "20"),
-        ("flickr_10k.txt", "flickr", "1"),
-    ],
-)
-def test_the_published_lists_leak(capsys, shared_data, file, benchmark, leaked):
-    folder = shared_data / "annotations"
-    words = ["--benchmark", benchmark, "--annotations", str(folder)]
-    assert main(["audit", str(folder / file), *words]) == 0
-    assert f"{benchmark}: {leaked} of " in capsys.readouterr().out

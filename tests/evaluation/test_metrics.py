@@ -52,11 +52,6 @@ def test_degenerate_boxes_mark_nothing(box):
     assert not union_map([box]).any()
 
 
-def test_a_box_of_one_pixel_is_not_degenerate():
-    assert not is_degenerate((0.5, 0.5, 0.505, 0.505))
-    assert union_map([(0.5, 0.5, 0.505, 0.505)]).sum() == 1
-
-
 def test_union_counts_overlaps_once_and_knows_rows_from_columns():
     # 5 pixels: columns 1-2, rows 2-4; columns 2-3, rows 0-2
     union = union_map([(0.2, 0.4, 0.6, 1.0), (0.4, 0.0, 0.8, 0.6)], size=5)

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
-from soundspot.evaluation.metrics import auc, ciou, ciou_at
 from soundspot.evaluation.protocols import PROTOCOLS, score
 from soundspot.evaluation.trivial import (
     baselines,
@@ -103,17 +101,3 @@ def test_the_baselines_by_hand():
 def test_guidance_by_hand(stands_out, weight, expected):
     guided = guide(np.array([[[-1.0, 0.0, 1.0]]]), np.array([[stands_out]]), weight)
     np.testing.assert_allclose(guided, [[expected]])
-
-
-@pytest.mark.shared_data
-def test_published_numbers(shared_data):
-    items = load_benchmark("vggss", shared_data / "annotations")
-    truths = BENCHMARKS["vggss"].truths(items)
-
-    def percent(scores):
-        return round(100 * ciou_at(scores), 1), round(100 * auc(scores), 1)
-
-    assert percent(ciou(np.broadcast_to(disc(), truths.shape), truths)) == (33.9, 37.4)
-    assert percent(ciou(np.ones(truths.shape, dtype=bool), truths)) == (21.9, 31.3)
-    best = ceiling(truths)
-    assert percent(best["lvs"]) == percent(best["ezvsl"]) == (50.5, 49.5)
