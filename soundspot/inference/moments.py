@@ -17,7 +17,7 @@ Axes: n slices, b slices of a chunk, classes scores of what is heard, samples at
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -54,10 +54,10 @@ ALIKE = 0.5  # cosine of class scores at which two sounds are taken for one
 Classify = Callable[[Float32[np.ndarray, "b samples"]], Float32[np.ndarray, "b classes"]]
 
 
-def _middles(seconds: float) -> list[float]:
-    """The middle of each slice of the first seconds of a sound."""
+def _middles(seconds: float) -> Iterator[float]:
+    """The middle of each slice of the first seconds of a sound; a file may claim any number."""
     count = max(math.ceil(seconds / SLICE - 0.5), 1)  # those whose middle lies inside
-    return [min(SLICE * (k + 0.5), seconds) for k in range(count)]
+    return (min(SLICE * (k + 0.5), seconds) for k in range(count))
 
 
 # --- the best moment of a video ---
@@ -117,7 +117,7 @@ def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, 
         seconds: How much of it to hear.
         parts: Number of equal parts.
     """
-    middles = _middles(seconds)
+    middles = list(_middles(seconds))
     windows = iter_windows(sound, middles, (SLICE, SOUND_SECONDS))
     best: dict[int, Candidate] = {}
     for k, window in enumerate(progress(windows, "listening", len(middles))):
@@ -133,7 +133,7 @@ def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, 
 
 def loudest_moment(sound: OpenMedia) -> Candidate:
     """The loudest 3 s of a sound that goes with a photograph; of equal ones the first."""
-    middles = _middles(sound.sound_seconds())
+    middles = list(_middles(sound.sound_seconds()))
     windows = iter_windows(sound, middles, (SOUND_SECONDS,))
     best: Candidate | None = None
     for at, window in zip(middles, windows, strict=False):
