@@ -56,30 +56,6 @@ def test_largest_region(rows, box):
     assert largest_region(mask(*rows)) == box
 
 
-def test_largest_region_agrees_with_a_flood_fill():
-    rng = np.random.default_rng(0)
-    for density in (0.3, 0.5, 0.6, 0.8):
-        for _ in range(25):
-            m = rng.random((11, 13)) < density
-            assert largest_region(m) == flooded(m)
-
-
-def flooded(m: np.ndarray) -> tuple[int, int, int, int]:
-    seen, regions = set(), []
-    for start in zip(*np.nonzero(m), strict=True):
-        stack, region = [start], []
-        while stack:
-            y, x = stack.pop()
-            inside = 0 <= y < m.shape[0] and 0 <= x < m.shape[1]
-            if inside and m[y, x] and (y, x) not in seen:
-                seen.add((y, x))
-                region.append((y, x))
-                stack += [(y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)]
-        regions.append(region)
-    ys, xs = zip(*max(regions, key=len), strict=True)
-    return min(xs), min(ys), max(xs) + 1, max(ys) + 1
-
-
 class Known(Method):
     """A method that has found the sound already."""
 
