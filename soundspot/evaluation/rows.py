@@ -1,6 +1,7 @@
 """From scores to the rows of a report: every contender, protocol and interval.
 
-Axes: n pairs, m independent units (pairs, or groups such as duets), h w the map as a model made it.
+Axes: n pairs with a visible source, all pairs, m independent units (pairs, or groups such as
+duets), h w the map as a model made it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ class Contender:
     kind: Kind
     scores: Mapping[str, PerPair]
     maps: RawMaps | None = None
-    everywhere: RawMaps | None = None
+    everywhere: Float[np.ndarray, "all h w"] | None = None
 
 
 @dataclass(frozen=True)
