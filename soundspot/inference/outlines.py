@@ -183,7 +183,6 @@ def tidy(mask: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows colum
     for inside in (True, False):
         labels = label_regions(mask == inside)
         small = np.bincount(labels.ravel()) < crumb
-        small[0] = False  # what is not labeled
         mask = np.where(small[labels], not inside, mask)
     return mask
 

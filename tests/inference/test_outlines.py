@@ -104,6 +104,8 @@ def test_a_flat_map_or_a_mask_elsewhere_gives_none() -> None:
     left[:, :2] = 1
     assert outliner.outline(seen, left) is None
     assert outliner.outline(seen, left[:, ::-1].copy()) is not None
+    tiny = outliner.see(np.zeros((1, 1, 3), np.uint8))  # its one pixel is not in the mask
+    assert outliner.outline(tiny, left[:, ::-1].copy()) is None
 
 
 def test_crumbs_and_pinholes_are_tidied_away() -> None:
