@@ -23,10 +23,11 @@ export function shortName(labels, words) {
 export function caption(labels, verdict, score, threshold, words) {
   const name = shortName(labels, words);
   const say = words.sentences;
+  const sure = score >= words.sure * threshold && labels[0]?.score >= words.sureName;
   const sentence = {
     unknown: name === words.unnamed ? say.unknownUnnamed : say.unknown,
     "not visible": words.voices.includes(name) ? say.absentVoice : say.absent,
-    visible: score >= words.sure * threshold ? say.sure : say.visible,
+    visible: sure ? say.sure : say.visible,
   }[verdict];
   return sentence.replace("{name}", name);
 }

@@ -11,7 +11,7 @@ const words = {
     sure: "{name}!", visible: "{name}.", absent: "{name}, away", absentVoice: "{name}, nobody",
     unknown: "{name}?", unknownUnnamed: "?",
   },
-  broad: ["Animal"], voices: ["Speech"], unnamed: "A sound", worthSaying: 0.1, nearly: 0.6, sure: 1.25,
+  broad: ["Animal"], voices: ["Speech"], unnamed: "A sound", worthSaying: 0.1, nearly: 0.6, sure: 1.25, sureName: 0.5,
 };
 const close = (a, b, by = 1e-6) => assert.ok(Math.abs(a - b) <= by, `${a} is not ${b}`);
 const label = (name, score) => ({ name, score });

@@ -80,15 +80,22 @@ def localize_best(localizer: Localizer, video: OpenMedia, sound: OpenMedia) -> L
     if not candidates:
         raise _all_silent(sound)
     results = _see(localizer, video, candidates)
-    best = max(results, key=merit)
+    loudest = max(candidate.rms for candidate in candidates)
+    merits = [
+        merit(result, candidate.rms / loudest)
+        for result, candidate in zip(results, candidates, strict=True)
+    ]
+    chosen = int(np.argmax(merits))
+    best, loudness = results[chosen], candidates[chosen].rms / loudest
     # The source may be hidden for a moment: see whether it shows up just before or after.
     at = best.at or 0.0
     near = [at + step for step in CLOSER if 0 <= at + step < seconds]
     if best.verdict == "not visible" and near:
         sounds = read_sounds(sound, [(moment, SOUND_SECONDS) for moment in near])
-        around = [Candidate(*one) for one in zip(near, itertools.repeat(0.0), sounds)]
+        rms = candidates[chosen].rms
+        around = [Candidate(t, rms, heard) for t, heard in zip(near, sounds, strict=False)]
         results += _see(localizer, video, around)
-        best = max([best, *results[len(candidates) :]], key=merit)
+        best = max([best, *results[len(candidates) :]], key=lambda one: merit(one, loudness))
     span = heard_span(sound, best.at)
     return replace(best, heard=span, moments=len(results))
 
@@ -147,15 +154,21 @@ def loudest_moment(sound: OpenMedia) -> Candidate:
     return best
 
 
-def merit(result: Localization) -> float:
+def merit(result: Localization, loudness: float = 1.0) -> float:
     """How well a moment shows what sounds: by the probability that its source is visible.
 
-    Without a label map, by the confidence in its name and the peak in units of the threshold.
+    Without a label map, by the confidence in its name and the peak in units of the threshold. The
+    root of the loudness counts too: what is heard clearly is more likely what one wants to see.
+
+    Args:
+        result: The answer at the moment.
+        loudness: Its amplitude, as a share of that of the loudest moment.
     """
+    weight = math.sqrt(loudness)
     if result.shares is not None:
-        return result.score
+        return weight * result.score
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
-    return peak * (result.labels[0][1] if result.labels else 1.0)
+    return weight * peak * (result.labels[0][1] if result.labels else 1.0)
 
 
 def _known(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> float:

@@ -34,7 +34,8 @@ Labels = Sequence[tuple[str, float]]
 FAINT = 0.4  # strength of a map that is no answer
 CAPTION_LABELS = 3
 WORTH_SAYING = 0.1  # the lowest score of a name that captions list
-SURE = 1.25  # times the threshold: a peak this high is quite sure
+SURE = 1.6  # times the threshold: a peak this high is quite sure,
+SURE_NAME = 0.5  # if the name of the sound is
 # Names that say little where a more particular one is nearly as likely.
 BROAD = frozenset((
     "Animal", "Domestic animals, pets", "Livestock, farm animals, working animals", "Wild animals",
@@ -286,5 +287,6 @@ def caption(labels: Labels, verdict: Verdict, score: float, threshold: float | N
         if name not in VOICES:
             absent = "nothing in the picture seems to be making it"
         return f"{name}, but {absent}."
-    sure = threshold is not None and score >= SURE * threshold
+    named = bool(labels) and labels[0][1] >= SURE_NAME
+    sure = named and threshold is not None and score >= SURE * threshold
     return f"{name}. {'Quite sure.' if sure else 'Fairly sure.'}"

@@ -176,6 +176,7 @@ def page_words() -> dict[str, Any]:
         "worthSaying": words.WORTH_SAYING,
         "nearly": words.NEARLY,
         "sure": words.SURE,
+        "sureName": words.SURE_NAME,
     }
 
 

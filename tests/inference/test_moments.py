@@ -103,6 +103,7 @@ def test_the_best_moment_is_the_one_whose_source_is_most_probably_visible():
     alone = Localization(grid, [("Bark", 0.4)], "m", threshold=0.5)
     assert merit(alone) == pytest.approx(0.4 * 0.3 / 0.5)
     assert merit(replace(alone, labels=[])) == pytest.approx(0.6)
+    assert merit(replace(alone, labels=[]), 0.25) == pytest.approx(0.3)  # half the root of loud
     assert merit(replace(alone, shares=Shares(0.7, 0.2, 0.1))) == pytest.approx(0.3)
 
 
