@@ -1,21 +1,16 @@
 """Files that appear whole or not at all, and one writer at a time."""
 
 import hashlib
-import json
 import os
 import re
 import secrets
 import shutil
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
 
-from soundspot.common.config import parse_json
 from soundspot.common.errors import BusyError, SoundspotError
 
 LOCK = ".lock"  # the usual name of a folder's lock
@@ -150,52 +145,3 @@ def make_id(path: PurePath) -> str:
         return name
     digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{name.encode()[: LONGEST_ID - 13].decode(errors='ignore')}-{digest}"
-
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ShardJournal:
-    """The journal (`path`) of one shard (`data`); `inputs` names and digests what it is made of."""
-
-    path: Path
-    data: Path
-    inputs: tuple[str, str]
-
-    def fits(self) -> bool:
-        """Whether the shard is complete and made of these inputs, and the journal can be read."""
-        try:
-            with self.path.open(encoding="utf-8") as lines:
-                head, *_ = map(parse_json, lines)
-                return bool(head == self._head())
-        except (OSError, ValueError):
-            return False
-
-    def lines(self) -> Iterator[str]:
-        """One line of JSON per item."""
-        with self.path.open(encoding="utf-8") as lines:
-            yield from islice(lines, 1, None)
-
-    def discard(self) -> None:
-        """Declare the shard incomplete: to be called before its data file changes."""
-        self.path.unlink(missing_ok=True)
-
-    def write(self, rows: Iterable[Any]) -> None:
-        """Declare the shard complete: to be called when its data file is."""
-        # ASCII: a file name that is not valid UTF-8 survives as an escape.
-        write_text(self.path, "".join(json.dumps(row) + "\n" for row in (self._head(), *rows)))
-
-    def _head(self) -> dict[str, Any]:
-        name, digest = self.inputs
-        return {name: digest, "size": self.data.stat().st_size}
-
-
-def split_into_blocks(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """The items of each shard."""
-    return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def surplus_shards(paths: Iterable[Path], count: int) -> Iterator[Path]:
-    """Of paths that end in a shard number, those that a run over more items left behind."""
-    return (path for path in paths if int(path.stem.rpartition("-")[2]) >= count)

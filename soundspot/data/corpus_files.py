@@ -43,8 +43,7 @@ class CorpusItem:
         at: Second of the frame; None for the middle.
         cls: The class, if known.
         boxes: The annotated truth, if any.
-        absent: Status and reason, if it is already clear that there is nothing to read. The words
-            enter the digest of a tar shard: to change them is to make such shards again.
+        absent: Status and reason, if it is already clear that there is nothing to read.
     """
 
     name: str
@@ -102,9 +101,7 @@ def inputs_of(item: CorpusItem, source: Path) -> str:
     return digest_of(json.dumps((item.id, item.name, item.at, item.absent, item.choices, files)))
 
 
-def prepare_item(
-    item: CorpusItem, source: Path, stored: Path | None = None, kept: Kept | None = None
-) -> Outcome:
+def prepare_item(item: CorpusItem, source: Path, stored: Path, kept: Kept | None) -> Outcome:
     """Read an item's frame and the 3 s around it, from the first choice that has both.
 
     `source` is the corpus's folder. What an earlier run `kept` in the pair set `stored` is taken,
@@ -114,8 +111,8 @@ def prepare_item(
     if item.absent is not None:
         return Outcome(*item.absent, inputs=inputs)
     # With several choices, the stored files do not tell which one they came from.
-    same = stored and kept and kept.inputs == inputs and len(item.choices) == 1
-    if stored and kept and same and _stored_digest(stored, item.id) == kept.digest:
+    same = kept and kept.inputs == inputs and len(item.choices) == 1
+    if kept and same and _stored_digest(stored, item.id) == kept.digest:
         return Outcome("done", used=item.choices[0], digest=kept.digest, inputs=inputs)
     faults: list[tuple[Status, str]] = []
     for files in item.choices:

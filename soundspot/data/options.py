@@ -20,7 +20,6 @@ class Options:
         seed: Seed of the draw.
         engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes; default: one per core.
-        tar: Store the media in tar shards that WebDataset can read, not in separate files.
     """
 
     ids: Path | None = None
@@ -28,7 +27,6 @@ class Options:
     seed: int = 0
     engine: EngineName = "local"
     jobs: int | None = None
-    tar: bool = False
 
     @cached_property
     def listed(self) -> list[str] | None:

@@ -20,7 +20,6 @@ from soundspot.common.progress import progress
 from soundspot.data.corpus_files import CorpusItem, Kept, Outcome, prepare_item
 from soundspot.data.manifest import Pair, write_rows
 from soundspot.data.options import Options
-from soundspot.data.shards import Judge, Read, store_shards
 from soundspot.data.writer import LedgerEntry, PairWriter, Summary
 from soundspot.parallel.engines import CRASHED, check_visible, map_items
 
@@ -52,26 +51,14 @@ MIDDLE = {"frame": "the middle one", "sound": "3 s around the frame"}  # rules o
 
 def run_plan(plan: PreparePlan, out: Path, options: Options) -> Summary:
     """Make the pair set of a plan, or resume making it."""
-    layout = {"layout": "tar"} if options.tar else {}
-    writer = PairWriter(out, plan.name, "event", {**plan.rules, **layout})
-    judge = partial(_judge, None if plan.copies else {})
+    writer = PairWriter(out, plan.name, "event", plan.rules)
     # Another machine may see the same files, but has another working directory.
-    stored = None if options.tar else out.absolute()
-    prepare = partial(_prepare_there, source=plan.source.absolute(), stored=stored)
-    kept: dict[str, Kept] = {}
-
-    def read(items: Iterable[CorpusItem]) -> Iterator[Outcome]:
-        jobs = ((item, kept.get(item.id)) for item in items)
-        return map_items(prepare, jobs, options.where(), lambda _: Outcome("unreadable", CRASHED))
-
+    prepare = partial(_prepare_there, source=plan.source.absolute(), stored=out.absolute())
     with writer.locked():
-        if not options.tar:
-            kept |= _read_record(out / RECORD)
-        if options.tar:
-            outcomes = store_shards(plan.source, plan.items, out, read, judge)
-        else:
-            outcomes = _store_files(plan.items, writer, read, judge)
-        frames, sounds = ("", "") if options.tar else ("frames/", "sounds/")
+        kept = _read_record(out / RECORD)
+        jobs = ((item, kept.get(item.id)) for item in plan.items)
+        read = map_items(prepare, jobs, options.where(), lambda _: Outcome("unreadable", CRASHED))
+        outcomes = _store_files(plan, writer, read)
         pairs: list[Pair] = []
         entries: list[LedgerEntry] = []
         record: list[Kept] = []
@@ -81,8 +68,8 @@ def run_plan(plan: PreparePlan, out: Path, options: Options) -> Summary:
             if outcome.status == "done":
                 pair = Pair(
                     id=item.id,
-                    frame=f"{frames}{item.id}.jpg",
-                    audio=f"{sounds}{item.id}.flac",
+                    frame=f"frames/{item.id}.jpg",
+                    audio=f"sounds/{item.id}.flac",
                     split=item.split,
                     cls=item.cls,
                     boxes=item.boxes,
@@ -91,18 +78,14 @@ def run_plan(plan: PreparePlan, out: Path, options: Options) -> Summary:
                 )
                 pairs.append(pair)
                 record.append(Kept(item.id, outcome.digest, outcome.inputs))
-        if not options.tar:  # in the items' order, and without those that are gone
-            write_rows(out / RECORD, record)
+        write_rows(out / RECORD, record)  # in the items' order, without those that are gone
         return writer.finish(pairs, (), [*entries, *plan.notes])
 
 
-def _prepare_there(
-    job: tuple[CorpusItem, Kept | None], source: Path, stored: Path | None
-) -> Outcome:
+def _prepare_there(job: tuple[CorpusItem, Kept | None], source: Path, stored: Path) -> Outcome:
     """Prepare an item, but not where the whole corpus seems to be missing."""
     check_visible(source)
-    if stored is not None:
-        check_visible(stored)
+    check_visible(stored)
     return prepare_item(job[0], source, stored, job[1])
 
 
@@ -117,9 +100,9 @@ def _read_record(path: Path) -> dict[str, Kept]:
     return kept
 
 
-def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> Outcome:
-    """Refuse what equals an earlier item; asked again, the answer is the same."""
-    if seen is None or outcome.status != "done":
+def _judge(seen: dict[str, str], item: CorpusItem, outcome: Outcome) -> Outcome:
+    """Refuse what equals an earlier item."""
+    if outcome.status != "done":
         return outcome
     first = seen.setdefault(outcome.digest, item.name)
     if first == item.name:
@@ -128,12 +111,13 @@ def _judge(seen: dict[str, str] | None, item: CorpusItem, outcome: Outcome) -> O
 
 
 def _store_files(
-    items: Sequence[CorpusItem], writer: PairWriter, read: Read, judge: Judge
+    plan: PreparePlan, writer: PairWriter, outcomes: Iterable[Outcome]
 ) -> Iterator[Outcome]:
     path = writer.root / RECORD
+    seen: dict[str, str] = {}
     with explain_write_errors(path), path.open("a", encoding="utf-8", buffering=1) as record:
-        for item, outcome in zip(items, read(items), strict=True):
-            judged = judge(item, outcome)
+        for item, outcome in zip(plan.items, outcomes, strict=True):
+            judged = outcome if plan.copies else _judge(seen, item, outcome)
             if judged.status == "done" and judged.frame:  # else an earlier run has stored it
                 writer.store(f"frames/{item.id}.jpg", judged.frame)
                 writer.store(f"sounds/{item.id}.flac", judged.sound)

@@ -18,7 +18,6 @@ from made_files import tree
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import TEMPORARY
-from soundspot.data import preparation, shards
 from soundspot.data.corpora import folder
 from soundspot.data.options import SplitOptions
 from soundspot.data.pair_set import PairSet, find_problems
@@ -118,18 +117,11 @@ def ledger(root: Path) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def clean(messy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, dict[str, bytes]]:
-    """The output of runs that nothing disturbed, as files and as shards of five items."""
-    root = tmp_path_factory.mktemp("clean")
-    folder.prepare(messy, root / "files")
-    with pytest.MonkeyPatch.context() as patch:
-        small_shards(patch)
-        folder.prepare(messy, root / "tar", options=SplitOptions(jobs=1, tar=True))
-    return {False: tree(root / "files"), True: tree(root / "tar")}
-
-
-def small_shards(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(preparation, "store_shards", partial(shards.store_shards, per_shard=5))
+def clean(messy: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The output of a run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("clean") / "files"
+    folder.prepare(messy, out)
+    return tree(out)
 
 
 def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
@@ -150,17 +142,11 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     assert list(find_problems(summary.pairset)) == []
 
 
-@pytest.mark.parametrize("tar", [False, True])
 def test_processes_do_not_change_the_bytes(
-    messy: Path,
-    tmp_path: Path,
-    clean: dict[bool, dict[str, bytes]],
-    tar: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    messy: Path, tmp_path: Path, clean: dict[str, bytes]
 ) -> None:
-    small_shards(monkeypatch)
-    folder.prepare(messy, tmp_path, options=SplitOptions(jobs=2, tar=tar))
-    assert tree(tmp_path) == clean[tar]
+    folder.prepare(messy, tmp_path, options=SplitOptions(jobs=2))
+    assert tree(tmp_path) == clean
 
 
 def killed_at(write: int, work: Callable[[], object]) -> bool:
@@ -181,16 +167,10 @@ def killed_at(write: int, work: Callable[[], object]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("tar", [False, True])
 def test_killed_again_and_again_it_ends_with_the_same_bytes(
-    messy: Path,
-    tmp_path: Path,
-    clean: dict[bool, dict[str, bytes]],
-    tar: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    messy: Path, tmp_path: Path, clean: dict[str, bytes]
 ) -> None:
-    small_shards(monkeypatch)
-    run = partial(folder.prepare, messy, tmp_path, options=SplitOptions(jobs=1, tar=tar))
+    run = partial(folder.prepare, messy, tmp_path, options=SplitOptions(jobs=1))
     kills = [killed_at(write, run) for write in range(1, 7)]
     assert all(kills)
     assert any(TEMPORARY.fullmatch(path.name) for path in tmp_path.rglob("*"))
@@ -198,12 +178,12 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
         PairSet.open(tmp_path)
     while killed_at(7, run):
         pass
-    assert tree(tmp_path) == clean[tar]
+    assert tree(tmp_path) == clean
 
 
 @pytest.mark.slow
 def test_kill_leaves_no_processes_and_no_lock(
-    messy: Path, tmp_path: Path, clean: dict[bool, dict[str, bytes]]
+    messy: Path, tmp_path: Path, clean: dict[str, bytes]
 ) -> None:
     script = (
         "import sys; from pathlib import Path\n"
@@ -231,60 +211,7 @@ def test_kill_leaves_no_processes_and_no_lock(
         # The end of the stream: every process that could still write to it has ended.
         process.communicate(timeout=60)
     folder.prepare(messy, out)
-    assert tree(out) == clean[False]
-
-
-def test_shards_read_like_files(messy: Path, tmp_path: Path) -> None:
-    files = folder.prepare(messy, tmp_path / "files").pairset
-    tar = folder.prepare(messy, tmp_path / "tar", options=SplitOptions(jobs=1, tar=True)).pairset
-    assert [pair.id for pair in tar.pairs] == [pair.id for pair in files.pairs]
-    for ours, theirs in zip(tar.pairs, files.pairs, strict=True):
-        assert tar.read(ours.frame) == files.read(theirs.frame)
-        assert tar.read(ours.audio or "") == files.read(theirs.audio or "")
-        assert ours.digest == theirs.digest
-    with pytest.raises(SoundspotError, match='not {.*"layout": "tar"}; choose another folder'):
-        folder.prepare(messy, tmp_path / "files", options=SplitOptions(jobs=1, tar=True))
-
-
-def test_a_shard_is_made_again_only_if_its_files_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, out = tmp_path / "videos", tmp_path / "out"
-    source.mkdir()
-    small_shards(monkeypatch)
-    for number in range(11):
-        mp4(source / f"{number:02d}.mp4", 20 + 20 * number)
-    (source / "07.mp4").write_bytes((source / "03.mp4").read_bytes())
-    read = []
-    original = media.read_clip
-
-    def counted(path: Path, audio: Path | None, at: float | None) -> media.Clip:
-        read.append(path.stem)
-        return original(path, audio, at)
-
-    monkeypatch.setattr(media, "read_clip", counted)
-
-    def again() -> dict[str, str]:
-        read.clear()
-        folder.prepare(source, out, options=SplitOptions(jobs=1, tar=True))
-        return {item: status for item, (status, _) in ledger(out).items() if status != "done"}
-
-    assert again() == {"07.mp4": "duplicate"}
-    assert len(list(out.glob("shard-*.tar"))) == 3
-    assert again() == {"07.mp4": "duplicate"}
-    assert read == []
-    # The first shard changes; the second must take what was a copy until now.
-    mp4(source / "03.mp4", 255)
-    assert again() == {}
-    assert read == [f"{number:02d}" for number in range(10)]
-    # A damaged shard is made again, and one too many goes.
-    (out / "shard-000001.tar").write_bytes(b"")
-    (source / "10.mp4").unlink()
-    assert again() == {}
-    assert read == [f"{number:02d}" for number in range(5, 10)]
-    assert len(list(out.glob("shard-*.tar"))) == 2
-    pairs = PairSet.open(out)
-    assert list(find_problems(pairs)) == []
+    assert tree(out) == clean
 
 
 def test_strict_fails_on_any_loss(
@@ -305,17 +232,13 @@ def test_strict_fails_on_any_loss(
     assert "line\\nbreak.mp4" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("tar", [False, True])
-def test_a_rerun_makes_anew_what_changed_in_the_corpus_or_in_the_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tar: bool
-) -> None:
+def test_a_rerun_makes_anew_what_changed_in_the_corpus_or_in_the_set(tmp_path: Path) -> None:
     """A video that another of the same size replaces, and stored bytes that are damaged."""
     source, out = tmp_path / "videos", tmp_path / "out"
     source.mkdir()
-    small_shards(monkeypatch)
     (source / "b.avi").write_bytes(raw_film(tmp_path, 200))
     (source / "a.avi").write_bytes(raw_film(tmp_path, 40))
-    again = partial(folder.prepare, source, out, options=SplitOptions(jobs=1, tar=tar))
+    again = partial(folder.prepare, source, out, options=SplitOptions(jobs=1))
     first = again().pairset
     assert np.median(first.frame(first.pairs[0])) < 60
 
@@ -327,7 +250,7 @@ def test_a_rerun_makes_anew_what_changed_in_the_corpus_or_in_the_set(
     assert second.pairs[1] == first.pairs[1]
 
     clean = tree(out)
-    stored = out / ("shard-000000.tar" if tar else second.pairs[1].frame)
+    stored = out / second.pairs[1].frame
     data = bytearray(stored.read_bytes())
     place = data.index(b"\xff\xda") + 40  # in the first picture's pixels
     data[place] ^= 0xFF
@@ -342,30 +265,6 @@ def raw_film(tmp_path: Path, brightness: int) -> bytes:
     path = tmp_path / "raw.avi"
     film(path, "rawvideo", "pcm_s16le", brightness)
     return path.read_bytes()
-
-
-@pytest.mark.parametrize("damage", ["short", "no list", "text"])
-def test_a_damaged_journal_of_a_shard_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
-) -> None:
-    source, out = tmp_path / "videos", tmp_path / "out"
-    source.mkdir()
-    small_shards(monkeypatch)
-    for name in "ab":
-        mp4(source / f"{name}.mp4", 90 + ord(name))
-    prepare = partial(folder.prepare, source, out, options=SplitOptions(jobs=1, tar=True))
-    prepare()
-    clean = tree(out)
-    journal = out / ".shard-000000.jsonl"
-    head, first, second = journal.read_text().splitlines()
-    rows = {
-        "short": [head, first],
-        "no list": [head, first, "7"],
-        "text": [head, first, second.replace('["b.mp4"]', '"b.mp4"')],
-    }
-    journal.write_text("\n".join([*rows[damage], ""]))
-    prepare()
-    assert tree(out) == clean
 
 
 def test_a_fault_of_ours_is_not_two_million_bad_files(
