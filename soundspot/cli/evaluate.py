@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import soundspot
-from soundspot.cli.options import REPEATABLE, Benchmarks, Flag, Out, say
+from soundspot.cli.options import REPEATABLE, Benchmarks, Device, Flag, Out, say
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import write_ids
 from soundspot.common.progress import result_console
@@ -22,7 +22,7 @@ def evaluate(
     cycles: int | None = None,
     guidance: float = 0.0,
     outline: Flag = False,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Score models, or maps saved by any program, on benchmarks, alongside trivial baselines.
 
@@ -39,7 +39,6 @@ def evaluate(
             stands out in the picture.
         outline: Also score each model with the boxes around the outlines of its maps: benchmarks
             annotate boxes. Where no mask agrees with a map, the map is scored.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.evaluation import report
 
@@ -119,7 +118,7 @@ def reproduce(
     no_training: Flag = False,
     line: Annotated[list[str] | None, REPEATABLE] = None,
     out: Out = None,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Reproduce a table or figure of the paper: train what is missing, then test and compare.
 
@@ -142,7 +141,6 @@ def reproduce(
             that have none.
         line: Train only this line; repeat for several. The others are taken from the records.
         out: Folder for the table as JSON and Markdown, and the figure. Default: as --runs.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.reproduce import runs as known
     from soundspot.reproduce.experiments import check_lines, find_table

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from soundspot.cli.options import (
-    EngineName,
+    Device,
     FileOrDash,
     Flag,
     Moment,
@@ -19,6 +19,7 @@ from soundspot.cli.options import (
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
 from soundspot.media import sound_of_picture
+from soundspot.parallel.engines import EngineName
 
 if TYPE_CHECKING:
     from soundspot.inference.localizer import Localizer
@@ -32,7 +33,7 @@ def localize(
     at: Moment = "best",
     out: Out = None,
     model: str | None = None,
-    device: str = "auto",
+    device: Device = "auto",
     json: FileOrDash = None,
     sources: int = 1,
     fps_map: float | None = None,
@@ -64,7 +65,6 @@ def localize(
             output folder.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
             soundspot-v2+names.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
         json: Write box, score, labels and map to this JSON file: one line per map of a video, or
             one line per file if there are several; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.
@@ -166,12 +166,11 @@ def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
     return places
 
 
-def demo(*, out: Out = None, device: str = "auto") -> None:
+def demo(*, out: Out = None, device: Device = "auto") -> None:
     """Localize a dog's bark and a siren in a photo of a dog, and explain what to look at.
 
     Args:
         out: Folder for the pictures. Default: out.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.inference.demo import run_demo
 

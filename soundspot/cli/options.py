@@ -15,7 +15,9 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Out = Annotated[Path | None, Parameter(name=["--out", "-o"])]
 FileOrDash = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 Benchmarks = Annotated[list[str], Parameter(name=["--benchmark", "-b"], negative="")]
-EngineName = Literal["local", "ray"]
+Device = Annotated[
+    str, Parameter(help="Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.")
+]
 
 
 def read_moment(kind: object, tokens: Sequence[Token]) -> float | str:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from cyclopts import App
 
-from soundspot.cli.options import EngineName, say
+from soundspot.cli.options import Device, say
+from soundspot.parallel.engines import EngineName
 
 pairs_app = App(name="pairs", help="Check or pack a pair set.")
 
@@ -50,7 +51,7 @@ def encode(
     recipe: str | None = None,
     engine: EngineName = "local",
     jobs: int | None = None,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Compute the frozen features of a pair set once, so that training takes minutes.
 
@@ -62,7 +63,6 @@ def encode(
         recipe: Use the encoders and views of this recipe: a file, or the name of one that ships.
         engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes. Default: one that uses all cores, or all that the cluster has.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.data.pair_set import PairSet
     from soundspot.features.encoding import encode_with_bar

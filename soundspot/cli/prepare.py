@@ -18,6 +18,8 @@ prepare_app = App(
 )
 
 
+Out = Annotated[Path, Parameter(help="The pair set to make.")]
+Strict = Annotated[bool, Parameter(show_default=False, help="Exit with code 2 on any loss.")]
 AllOptions = Annotated[Options, Parameter(name="*")]
 AllSplitOptions = Annotated[SplitOptions, Parameter(name="*")]
 OPTIONS, SPLIT_OPTIONS = Options(), SplitOptions()
@@ -26,15 +28,12 @@ Lists = Annotated[list[Path] | None, Parameter(name="--list", negative="")]
 
 @prepare_app.command
 def flickr(
-    source: Path, out: Path, /, *, options: AllSplitOptions = SPLIT_OPTIONS, strict: Flag = False
+    source: Path, out: Out, /, *, options: AllSplitOptions = SPLIT_OPTIONS, strict: Strict = False
 ) -> int:
     """Make a pair set of SoundNet-Flickr: the middle frame and the 3 s around it.
 
     Args:
         source: Folder of videos, or of frames and sounds, named by their ids.
-        out: The pair set to make.
-        options: Which clips, and how they are prepared.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.flickr import prepare
 
@@ -44,21 +43,18 @@ def flickr(
 @prepare_app.command
 def vggsound(
     source: Path,
-    out: Path,
+    out: Out,
     /,
     *,
     labels: Path | None = None,
     options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make a pair set of VGG-Sound: the middle frame and the 3 s around it.
 
     Args:
         source: Folder of clips, or of frames and sounds, such as -_gaZzFfzDQ_000517.mp4.
-        out: The pair set to make.
         labels: VGG-Sound's own vggsound.csv, for classes and its test split.
-        options: Which clips, and how they are prepared.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.vggsound import prepare
 
@@ -68,21 +64,18 @@ def vggsound(
 @prepare_app.command
 def vggss(
     source: Path,
-    out: Path,
+    out: Out,
     /,
     *,
     annotations: Path | None = None,
     options: AllOptions = OPTIONS,
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make a pair set of VGG-SS: the frame its boxes were drawn on, and the 3 s around it.
 
     Args:
         source: Folder of clips, or of frames and sounds, such as -_gaZzFfzDQ_000517.mp4.
-        out: The pair set to make.
         annotations: Folder of vggss.json, for ids, classes and boxes.
-        options: Which clips, and how they are prepared.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.vggss import prepare
 
@@ -92,22 +85,19 @@ def vggss(
 @prepare_app.command
 def music(
     source: Path,
-    out: Path,
+    out: Out,
     /,
     *,
     lists: Lists = None,
     options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make a pair set of MUSIC: the middle frame of a solo or duet and the 3 s around it.
 
     Args:
         source: Folder of videos, named by their YouTube ids.
-        out: The pair set to make.
         lists: MUSIC's JSON list of classes and ids; repeat for several. Default: MUSIC*.json in
             the folder.
-        options: Which clips, and how they are prepared.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.music import prepare
 
@@ -117,21 +107,18 @@ def music(
 @prepare_app.command
 def folder(
     source: Path,
-    out: Path,
+    out: Out,
     /,
     *,
     classes: Flag = False,
     options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
 
     Args:
         source: The folder; its sub-folders are read too.
-        out: The pair set to make.
         classes: Use the names of the sub-folders as classes.
-        options: Which clips, and how they are prepared.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.folder import prepare
 
@@ -148,7 +135,7 @@ def escvoc(
     esc50: Path | None = None,
     rf100: Path | None = None,
     caltech: Path | None = None,
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make the ESC-VOC pair set from public downloads: `prepare escvoc OUT --voc ... --esc50 ...`.
 
@@ -159,7 +146,6 @@ def escvoc(
         esc50: ESC-50-master: the sounds.
         rf100: The dataset "animals" of Roboflow 100: 14 % of the photographs.
         caltech: Caltech-101: 11 % of the photographs.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.escvoc import Originals, prepare
 
@@ -168,13 +154,11 @@ def escvoc(
 
 
 @prepare_app.command
-def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
+def anysound(source: Path, out: Out, /, *, strict: Strict = False) -> int:
     """Make the anysound pair set, for evaluation only: things that ESC-VOC does not have.
 
     Args:
         source: The benchmark's folder, with its lists and media.
-        out: The pair set to make.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.anysound import prepare
 
@@ -184,21 +168,19 @@ def anysound(source: Path, out: Path, /, *, strict: Flag = False) -> int:
 @prepare_app.command
 def boxed(
     source: Path,
-    out: Path,
+    out: Out,
     /,
     *,
     sounds: Path | None = None,
     split: Literal["val", "test"] = "val",
-    strict: Flag = False,
+    strict: Strict = False,
 ) -> int:
     """Make a pair set of your own clips with boxes, for evaluation.
 
     Args:
         source: Folder with media and one JSON list of {file, at, boxes, visible, kind}.
-        out: The pair set to make.
         sounds: Pair set whose sounds are played to pictures with boxes by class.
         split: val if you choose anything by these clips, otherwise test; sounds are of it too.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.boxed import Sounds, prepare
     from soundspot.data.pair_set import PairSet
@@ -208,13 +190,11 @@ def boxed(
 
 
 @prepare_app.command
-def escvoc_hard(source: Path, out: Path, /, *, strict: Flag = False) -> int:
+def escvoc_hard(source: Path, out: Out, /, *, strict: Strict = False) -> int:
     """Make the escvoc-hard pair set: pairs of ESC-VOC at half size, blurred, rotated, in noise.
 
     Args:
         source: The prepared pair set of ESC-VOC.
-        out: The pair set to make.
-        strict: Exit with code 2 if anything is lost.
     """
     from soundspot.data.corpora.escvoc_hard import prepare
     from soundspot.encoders import weights

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import soundspot
-from soundspot.cli.options import Out, say
+from soundspot.cli.options import Device, Out, say
 
 
 def recipes(name: str | None = None, /) -> None:
@@ -22,14 +22,13 @@ def recipes(name: str | None = None, /) -> None:
         say(f"{path.stem:<24} {title_of(path)}")
 
 
-def train(recipe: str, /, *settings: str, out: Out = None, device: str = "auto") -> None:
+def train(recipe: str, /, *settings: str, out: Out = None, device: Device = "auto") -> None:
     """Train a recipe, or resume its interrupted run.
 
     Args:
         recipe: A YAML file, or a name from `soundspot recipes`.
         settings: Overrides such as train.epochs=3 or model.pcm=true.
         out: Folder of the run. Default: runs/ plus the recipe's name.
-        device: Where to compute: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     soundspot.train(recipe, settings, out=out, device=device)
 
@@ -56,7 +55,7 @@ def export(
     *,
     calibrate: Path | None = None,
     second_look: float | None = None,
-    device: str = "auto",
+    device: Device = "auto",
 ) -> None:
     """Write a checkpoint for inference only: half precision, without what only training needs.
 
@@ -66,7 +65,6 @@ def export(
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
         second_look: Share of the frame: where a map has a smaller hot part, the model zooms in on
             it. Default: as in the checkpoint, or never.
-        device: Where to calibrate: auto (a CUDA GPU if there is one), cpu, cuda or mps.
     """
     from soundspot.model import checkpoint
 
