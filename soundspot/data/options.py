@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from soundspot.common.id_lists import read_ids
-from soundspot.parallel.engines import Engine, EngineName
+from soundspot.parallel.engines import EngineName
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,6 @@ class Options:
     def listed(self) -> list[str] | None:
         """The lines of the list: ids, file names or paths."""
         return None if self.ids is None else read_ids(self.ids)
-
-    def where(self) -> Engine:
-        """Where the work runs."""
-        return Engine(self.engine, self.jobs)
 
     def rules(self) -> dict[str, Any]:
         """The part that belongs to a pair set's provenance."""

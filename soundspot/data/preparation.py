@@ -21,7 +21,7 @@ from soundspot.data.corpus_files import CorpusItem, Kept, Outcome, prepare_item
 from soundspot.data.manifest import Pair, write_rows
 from soundspot.data.options import Options
 from soundspot.data.writer import LedgerEntry, PairWriter, Summary
-from soundspot.parallel.engines import CRASHED, check_visible, map_items
+from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_items
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def run_plan(plan: PreparePlan, out: Path, options: Options) -> Summary:
     with writer.locked():
         kept = _read_record(out / RECORD)
         jobs = ((item, kept.get(item.id)) for item in plan.items)
-        read = map_items(prepare, jobs, options.where(), lambda _: Outcome("unreadable", CRASHED))
+        engine = Engine(options.engine, options.jobs)
+        read = map_items(prepare, jobs, engine, lambda _: Outcome("unreadable", CRASHED))
         outcomes = _store_files(plan, writer, read)
         pairs: list[Pair] = []
         entries: list[LedgerEntry] = []

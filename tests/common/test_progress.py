@@ -1,15 +1,9 @@
-from soundspot.common.progress import ProgressLines
+from soundspot.common.progress import counting
 
 
-def test_lines_come_rarely_and_estimate_from_the_speed_since_the_last():
-    now = [0.0]
-    lines = ProgressLines("encoding", 1000, clock=lambda: now[0])
-    assert lines.advance(400) is None  # done in an earlier run, in no time
-    now[0] = 9.0
-    assert lines.advance(0) is None
-    now[0] = 12.0
-    assert lines.advance(20) == "encoding: 420 of 1,000, about 17 s left"
-    now[0] = 40.0
-    assert lines.advance(1) is None
-    now[0] = 112.0
-    assert lines.advance(79) == "encoding: 500 of 1,000, about 10 min left"
+def test_off_a_terminal_there_is_a_line_for_every_hundredth(capsys):
+    with counting("encoding", 1009) as advance:
+        for done in (0, 7, 3, 9, 1, 989):
+            advance(done)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["19", "1,009"]
