@@ -5,7 +5,6 @@ Axes: batch, samples at 16 kHz, frames every 10 ms, bins of the FFT, bands of th
 patches of 96 frames.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,17 +25,8 @@ BANDS = 64
 LOW_HZ, HIGH_HZ = 125.0, 7500.0
 PATCH_FRAMES = 96
 PATCH_SAMPLES = (PATCH_FRAMES - 1) * HOP + WINDOW  # 15,600: the shortest input
-
-
-@dataclass(frozen=True)
-class LogMelSpec:
-    """What distinguishes one log-mel front end from another."""
-
-    log_offset: float  # added to the mel magnitude, so that silence has a finite logarithm
-
-
-VGGISH_LOGMEL = LogMelSpec(log_offset=0.01)
-YAMNET_LOGMEL = LogMelSpec(log_offset=0.001)
+# Added to the mel magnitude, so that silence has a finite logarithm.
+VGGISH_OFFSET, YAMNET_OFFSET = 0.01, 0.001
 
 
 def stretch_waveform(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, "batch samples"]:
@@ -50,7 +40,7 @@ def stretch_waveform(waveform: Float[Tensor, "batch samples"]) -> Float[Tensor, 
 
 
 def log_mel_patches(
-    waveform: Float[Tensor, "batch samples"], spec: LogMelSpec
+    waveform: Float[Tensor, "batch samples"], offset: float
 ) -> Float[Tensor, "batch patches 96 64"]:
     """Computes log(mel + offset) and cuts it into float32 patches of 96 frames without overlap.
 
@@ -58,7 +48,7 @@ def log_mel_patches(
 
     Args:
         waveform: Mono sound at 16 kHz, at least 15,600 samples (0.975 s).
-        spec: `VGGISH_LOGMEL` or `YAMNET_LOGMEL`.
+        offset: `VGGISH_OFFSET` or `YAMNET_OFFSET`.
 
     Raises:
         SoundspotError: The sound is shorter than one patch.
@@ -72,7 +62,7 @@ def log_mel_patches(
     # A half-precision spectrum would lose the quiet bands.
     with torch.autocast(waveform.device.type, enabled=False):
         mel = _magnitude(waveform.float()) @ torch.tensor(mel_matrix(), device=waveform.device)
-        log_mel = torch.log(mel + spec.log_offset)
+        log_mel = torch.log(mel + offset)
     patches = log_mel.shape[1] // PATCH_FRAMES
     return log_mel[:, : patches * PATCH_FRAMES].reshape(batch, patches, PATCH_FRAMES, BANDS)
 

@@ -86,10 +86,6 @@ class MobileNetV2(nn.Module):
         logits: Tensor = self.classifier(feature)
         return logits
 
-    def train(self, mode: bool = True) -> "MobileNetV2":
-        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
-        return super().train(False)
-
 
 def from_torchvision(data: bytes) -> dict[str, Tensor]:
     """Converts mobilenet_v2-b0353104.pth: every batch norm goes into the convolution before it."""

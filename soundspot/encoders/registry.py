@@ -76,13 +76,11 @@ class EncoderSpec:
 
     A visual encoder maps normalized RGB (b 3 h w) to a feature grid (b c h/stride w/stride); an
     audio encoder maps mono 16 kHz waveforms (b samples) to one embedding per log-mel patch
-    (b patches c). Both stay in eval mode after `.train()`.
+    (b patches c). Neither has a layer that behaves otherwise in training.
 
     Attributes:
-        name: Its name in configs and on the command line.
         build: Makes the network, with any weights.
         channels: Of its output: c_v or c_a.
-        weights: Its pretrained weights.
         stride: Pixels per grid cell; None for an audio encoder.
         view: Side in pixels of the views it is given; None for an audio encoder.
     """

@@ -97,7 +97,7 @@ def registry() -> dict[str, RegistryEntry]:
 
 
 def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":
-    """Builds an encoder that stays frozen: no gradients, and eval mode even after `.train()`.
+    """Builds a frozen encoder: no gradients, in eval mode.
 
     Args:
         name: A key of `ENCODERS`.

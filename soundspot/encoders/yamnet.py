@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.encoders.formats import Layer, read_layers
-from soundspot.encoders.logmel import YAMNET_LOGMEL, log_mel_patches, stretch_waveform
+from soundspot.encoders.logmel import YAMNET_OFFSET, log_mel_patches, stretch_waveform
 from soundspot.encoders.registry import (
     BARK_MONITOR,
     EncoderSpec,
@@ -88,7 +88,7 @@ class YAMNet(nn.Module):
 
     def forward(self, waveform: Float[Tensor, "b samples"]) -> Float[Tensor, "b patches 1024"]:
         """Embeds each 0.96 s of mono 16 kHz sound, whatever its loudness: it is stretched first."""
-        patches = log_mel_patches(stretch_waveform(waveform), YAMNET_LOGMEL)
+        patches = log_mel_patches(stretch_waveform(waveform), YAMNET_OFFSET)
         return self.embed(patches.flatten(0, 1)).reshape(*patches.shape[:2], CHANNELS)
 
     def embed(self, patches: Float[Tensor, "n 96 64"]) -> Float[Tensor, "n 1024"]:
@@ -99,10 +99,6 @@ class YAMNet(nn.Module):
     def classify(self, embedding: Float[Tensor, "*patch 1024"]) -> Float[Tensor, "*patch 521"]:
         """Independent scores in 0..1 of the AudioSet classes, in the order of `class_names`."""
         return torch.sigmoid(self.classifier(embedding))
-
-    def train(self, mode: bool = True) -> "YAMNet":
-        """Stays in eval mode even inside a model that is training: the encoder is frozen."""
-        return super().train(False)
 
 
 def from_tflite(data: bytes) -> dict[str, Tensor]:

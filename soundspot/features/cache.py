@@ -163,14 +163,7 @@ def _mapped(shard: Shard) -> NDArray[Any]:
 
 
 class FeatureCache:
-    """A complete cache, whose files are mapped into memory as they are read.
-
-    Attributes:
-        folder: Where it is.
-        sound_rows: Path of a sound -> its row.
-        spec: What it was made from.
-        weights: Digest of the encoders' weights.
-    """
+    """A complete cache, whose files are mapped into memory as they are read."""
 
     def __init__(
         self, folder: Path, description: Description, spec: FeatureSpec, pairs: PairSet

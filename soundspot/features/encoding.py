@@ -72,13 +72,8 @@ def encode(
 ) -> FeatureCache:
     """Compute what a cache lacks; safe to kill, to repeat and to run in parallel.
 
-    Args:
-        pairs: The pair set.
-        folder: The cache.
-        spec: What to compute, with one visual encoder: joined ones have a cache each.
-        advance: Called after every batch or shard with the number of views or sounds in it.
-        engine: Where to compute; any but this process takes one shard at a time.
-        device: What to compute on, as `choose_device` takes it.
+    Joined visual encoders have a cache each. `advance` is called after every batch or shard with
+    the number of views or sounds in it.
     """
     encoders = load_encoders(spec, choose_device(device))
     work = _Work(pairs, spec, encoders, contents_of(pairs))

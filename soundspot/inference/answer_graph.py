@@ -20,7 +20,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import STORED_SIZE, normalize
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import Localizer
@@ -28,8 +27,6 @@ from soundspot.inference.onnx_export import write_graph
 from soundspot.model import evidence
 from soundspot.model.evidence import Known
 from soundspot.model.methods.names import Names
-
-OUTPUTS = ("map", "scores", "threshold", "known")
 
 
 class Answer(NamedTuple):
@@ -51,12 +48,11 @@ class AnswerGraph(nn.Module):
     def __init__(self, localizer: Localizer) -> None:
         super().__init__()
         learned, named = localizer.learned, localizer.named
-        same = named is not None and named.card.features.visual == learned.card.features.visual
         sizes = learned.card.features.view_sizes
-        if named is None or localizer.table is None or not same or len(sizes) > 1:
-            raise SoundspotError(f"{localizer.name}: the page needs MODEL+names on one encoder")
-        if learned.card.second_look or localizer.threshold is None:
-            raise SoundspotError(f"{localizer.name}: the page needs a calibrated model, no zoom")
+        # The page's own model, `static_page.MODEL`, is all of this; no user chooses another.
+        assert named is not None and localizer.table is not None and len(sizes) == 1
+        assert named.card.features.visual == learned.card.features.visual
+        assert localizer.threshold is not None and not learned.card.second_look
         assert isinstance(localizer.audio, YAMNet) and isinstance(named.method, Names)
         self.visual, self.audio = learned.encoders.visual, localizer.audio
         self.learned, self.named = learned.method, named.method
@@ -114,4 +110,4 @@ def write_answer_graph(localizer: Localizer, path: Path) -> dict[str, float]:
         The largest difference of each output.
     """
     facts = {"model": localizer.name}
-    return write_graph(AnswerGraph(localizer), STORED_SIZE, OUTPUTS, path, facts, half=True)
+    return write_graph(AnswerGraph(localizer), STORED_SIZE, Answer._fields, path, facts, half=True)

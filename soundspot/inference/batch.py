@@ -52,18 +52,10 @@ FORMAT = 4  # raise it when the same files and model would give other results
 
 @dataclass(frozen=True)
 class BatchJob:
-    """Many files to localize.
+    """Many files to localize, and what to write: the arguments of `soundspot localize`.
 
-    Attributes:
-        source: A folder, or a list of files relative to the current folder: one path per line
-            (.txt) or in the first column (.csv); may be gzipped.
-        out: Folder for the results.
-        model: As `load` accepts it.
-        pictures: Write a picture per file.
-        outline: Outline what sounds.
-        at: The moment of every video, as `localize` takes it.
-        engine: Where the work is done.
-        device: As `load` takes it.
+    The source is a folder, or a list of files relative to the current folder: one path per line
+    (.txt) or in the first column (.csv); it may be gzipped.
     """
 
     source: Path

@@ -72,11 +72,7 @@ def overlay(
 ) -> Picture:
     """Lay a heat map over its frame, with its contour at one half and a box.
 
-    Args:
-        frame: RGB.
-        heat: The map stretched to 0..1, of the frame's size, or coarser to save time.
-        box: x1, y1, x2, y2 in pixels of the frame; x2 and y2 are exclusive.
-        strength: Opacity of heat and contour, 0..1.
+    The heat may be coarser than the frame, to save time; it is drawn with opacity `strength`.
     """
     muted = Image.fromarray(frame).convert("RGB", MUTED)
     # The colors of heat, then the dark and the bright line of the contour.
@@ -119,8 +115,8 @@ def triptych(
 
     The axis of the sound is `heard` in seconds, by default from 0 on; if that is shorter than the
     waveform, which then repeats it, only one round is drawn. The caption goes below the map, the
-    footer in small print below the frame. An untrained model is stamped on the picture: its map
-    means nothing. `strength` is the map's opacity.
+    footer in small print below the frame. The map of an untrained model, which means
+    nothing, is stamped. `strength` is the map's opacity.
     """
     height, width = frame.shape[:2]
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
@@ -133,18 +129,14 @@ def triptych(
         _stamp(hot)
 
     column, tall = max(size[0], 160), max(size[1], LOWEST)
-    top = MARGIN + (0 if trained else 2 * BODY + GAP)
     lefts = (MARGIN, MARGIN + column + GAP, MARGIN + 2 * (column + GAP))
-    body = top + HEADING + 10
+    body = MARGIN + HEADING + 10
     below = body + tall + 8
     size_below = LINE * max(len(caption), 1) + GAP
     page = Image.new("RGB", (lefts[2] + SOUND_WIDTH + MARGIN, below + size_below), WHITE)
     draw = ImageDraw.Draw(page)
-    if not trained:
-        draw.rectangle((0, 0, page.width, MARGIN + 2 * BODY), fill=RED)
-        _write(draw, (page.width / 2, MARGIN / 2 + BODY), WARNING, 20, WHITE, "mm", page.width - 20)
     for left, heading in zip(lefts, headings, strict=True):
-        _write(draw, (left, top), heading, HEADING, INK, room=column)
+        _write(draw, (left, MARGIN), heading, HEADING, INK, room=column)
     for left, picture in zip(lefts, (Image.fromarray(small), hot), strict=False):
         page.paste(picture, (left + (column - size[0]) // 2, body + (tall - size[1]) // 2))
     page.paste(_sound_panel(waveform, labels, tall, heard), (lefts[2], body))
@@ -247,7 +239,7 @@ def _spectrogram(heard: Float[Tensor, "1 samples"], size: tuple[int, int]) -> Im
     """The log-mel spectrogram, low bands at the bottom, as long as the waveform above it."""
     # Zeros after the end: the patches would otherwise stop before it.
     padded = F.pad(heard, (0, logmel.PATCH_SAMPLES))
-    patches = logmel.log_mel_patches(padded, logmel.YAMNET_LOGMEL)[0]
+    patches = logmel.log_mel_patches(padded, logmel.YAMNET_OFFSET)[0]
     log_mel = patches.flatten(0, 1)[: heard.shape[1] // logmel.HOP]
     bands = min_max(log_mel.numpy(), flat=1e-6).T[::-1]
     return Image.fromarray(colors(bands)).resize(size, Image.Resampling.BICUBIC)

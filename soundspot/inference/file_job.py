@@ -30,20 +30,7 @@ STANDARD_OUTPUT = "-"
 
 @dataclass(frozen=True)
 class FileJob:
-    """One file to localize, and what to write.
-
-    Attributes:
-        file: A video or an image.
-        audio: A sound file that replaces the video's sound.
-        out: The picture or video to write.
-        json: JSON file for the results; - is standard output.
-        at: Seconds into the video, its best moment or its middle.
-        sources: How many sounds to separate.
-        fps_map: Maps per second of a video.
-        details: Whether to print the numbers behind the answer.
-        outline: Whether to outline what sounds; None does so in pictures, not in videos.
-        mask: Picture to write the mask to, white where it sounds.
-    """
+    """One file to localize, and what to write: the arguments of `soundspot localize`."""
 
     file: Path
     audio: Path | None

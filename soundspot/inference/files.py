@@ -123,7 +123,8 @@ def localize_sources(
         picture.info.require_picture()
         sound.info.require_sound()
         lengths = (file.info.duration for file in (picture, sound))
-        slices = listen(sound, min(filter(None, lengths)), localizer.class_scores)
+        seconds = min(filter(None, lengths))
+        slices = listen(sound, seconds, lambda s: localizer.name_scores(localizer.hear(list(s))))
         events = find_events(slices, count)
         heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
         times = [event.at for event in events]

@@ -340,13 +340,6 @@ class Localizer:
         maps = self.learned.method.maps_by_cycle(f_v, heard, cycles)
         return torch.stack(maps).float().cpu().numpy()
 
-    def maps_by_cycle(
-        self, frame: FrameLike, waveform: WaveformLike, cycles: int | None = None
-    ) -> Float32[np.ndarray, "t h w"]:
-        """`trace` of one frame and its sound."""
-        f_a = self.hear([as_waveform(waveform)])
-        return self.trace(Pictures([as_frame(frame)]), f_a, cycles)[:, 0]
-
     def _check_cycles(self, cycles: int | None) -> None:
         if cycles is not None and self.trained_cycles is None:
             raise SoundspotError(f"{self.name} has no PCM, so cycles={cycles} has no meaning")
@@ -360,14 +353,6 @@ class Localizer:
         assert isinstance(self.audio, YAMNet)
         with torch.inference_mode():
             return self.audio.classify(f_a.to(self.device)).mean(dim=1).cpu().numpy()
-
-    def class_scores(
-        self, sounds: Float32[np.ndarray, "b samples"]
-    ) -> Float32[np.ndarray, "b classes"]:
-        """`name_scores` of sounds that have not been encoded; they may be of any length."""
-        if not self.class_names:
-            return np.ones((len(sounds), 0), np.float32)
-        return self.name_scores(self.hear(list(sounds)))
 
     def _labels(self, scores: Float32[np.ndarray, "classes"]) -> list[tuple[str, float]]:
         """What is heard, best first."""

@@ -44,13 +44,8 @@ def resize_map(
 
 
 def hot_box(heat: Float32[np.ndarray, "height width"]) -> PixelBox | None:
-    """The box around the largest region inside the contour."""
-    return largest_region(heat >= CONTOUR_LEVEL)
-
-
-def largest_region(mask: Bool[np.ndarray, "height width"]) -> PixelBox | None:
-    """The box around the largest 4-connected region; of equal ones, the first in reading order."""
-    labels = label_regions(mask)
+    """The box around the largest hot region; of equal ones, the first in reading order."""
+    labels = label_regions(heat >= CONTOUR_LEVEL)
     sizes = np.bincount(labels.ravel())
     return box_around(labels == sizes[1:].argmax() + 1) if len(sizes) > 1 else None
 
@@ -112,11 +107,8 @@ def zoom(
 ) -> Float32[np.ndarray, "b h2 w2"]:
     """Maps of whole frames, refined where less than `small` of them is hot.
 
-    Args:
-        first: The maps.
-        small: A share of the frame.
-        picture: The frame of a map, by its number.
-        maps_of: The maps of parts of frames, under the sounds of the maps with these numbers.
+    `picture` gives the frame of a map by its number, and `maps_of` the maps of parts of frames
+    under the sounds of the maps with these numbers.
     """
     windows = find_windows(first, small)
     closer = first[:0]
@@ -169,13 +161,7 @@ def join(
     windows: Mapping[int, Window],
     closer: Float32[np.ndarray, "k h w"],
 ) -> Float32[np.ndarray, "b h2 w2"]:
-    """All maps on the finer grid, averaged with the closer ones where there are any.
-
-    Args:
-        maps: Those of the whole frames.
-        windows: Where the closer ones lie, in their order.
-        closer: The maps of the windows.
-    """
+    """All maps on the finer grid, averaged with the closer ones of the windows."""
     _, height, width = maps.shape
     fine = resize_map(maps, FINER * height, FINER * width)
     for (number, (top, left)), s in zip(windows.items(), closer, strict=True):

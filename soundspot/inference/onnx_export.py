@@ -71,13 +71,8 @@ def write_graph(
 ) -> dict[str, float]:
     """Write a module that takes a frame of `side` pixels and a waveform as an ONNX file.
 
-    Args:
-        model: Gives one tensor for each output.
-        side: Pixels.
-        outputs: Their names.
-        path: The file.
-        facts: What the file says about itself.
-        half: Keep weights as float16: half the size; programs widen them when they load the file.
+    The file states the `facts`. If `half`, it keeps large weights as float16, which programs widen
+    when they load it.
 
     Returns:
         The largest difference of each output from PyTorch's, which is within `TOLERANCE`.

@@ -70,14 +70,7 @@ class VideoMoment:
 
 @dataclass(frozen=True, eq=False)
 class SmoothedMap:
-    """The smoothed map at one time of a video.
-
-    Attributes:
-        at: Seconds into the video.
-        similarity: The map S; None until something is heard.
-        strength: How strongly it is drawn, 0 in silence.
-        caption: Lines of text below it.
-    """
+    """The smoothed map S at one time of a video; None until something is heard."""
 
     at: float
     similarity: Grid | None
@@ -265,15 +258,7 @@ def draw(
     caption: tuple[str, ...],
     trained: bool,
 ) -> AnyPicture:
-    """Lay a map over a picture and write the caption below it.
-
-    Args:
-        picture: The picture.
-        similarity: The map S; None draws no heat.
-        strength: Opacity of heat and contour, 0..1.
-        caption: Lines of text.
-        trained: Whether the map means something; if not, that is stamped on it.
-    """
+    """Lay a map over a picture, stamped if it means nothing, and write the caption below it."""
     height, width, _ = picture.shape
     heat = np.zeros(decoding.at_most(LAYER, height, width), np.float32)
     if similarity is not None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_view, normalize
 from soundspot.inference.answer_graph import (
@@ -28,14 +27,6 @@ def test_enlarging_by_a_product_is_that_of_the_encoders_view():
     ours = AnswerGraph.view(type("Sized", (), {"enlarge": enlarge})(), stored.float()[None])  # type: ignore[arg-type]
     expected = evaluation_view(stored.to(torch.uint8), 320)
     torch.testing.assert_close(normalize(ours[0] / 255), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.weights
-def test_two_encoders_are_refused():
-    with pytest.raises(SoundspotError):
-        AnswerGraph(load("soundspot-v1+names", "cpu"))
-    with pytest.raises(SoundspotError):
-        AnswerGraph(load("soundspot-fast-v1", "cpu"))
 
 
 @pytest.mark.weights

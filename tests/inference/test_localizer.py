@@ -20,8 +20,8 @@ from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference import localizer, models
 from soundspot.inference.demo import siren
 from soundspot.inference.inputs import as_frame, as_waveform
-from soundspot.inference.localizer import Localizer, Part
-from soundspot.inference.maps import largest_region
+from soundspot.inference.localizer import Localizer, Part, Pictures
+from soundspot.inference.maps import hot_box
 from soundspot.inference.models import DEFAULT_MODEL, LEARNED_MODEL
 from soundspot.media import clips as media
 from soundspot.media.clips import read_frame
@@ -52,8 +52,8 @@ def mask(*rows: str) -> np.ndarray:
         (["#.#.#", "#####", ".#.#."], (0, 0, 5, 3)),
     ],
 )
-def test_largest_region(rows, box):
-    assert largest_region(mask(*rows)) == box
+def test_the_box_of_the_largest_region(rows, box):
+    assert hot_box(mask(*rows).astype(np.float32)) == box
 
 
 class Known(Method):
@@ -357,7 +357,7 @@ def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
     assert found.score == pytest.approx(found.similarity.max())
     assert found.labels == []  # a random audio encoder has nothing to say
 
-    steps = model.maps_by_cycle(frame, TONE)
+    steps = model.trace(Pictures([frame]), model.hear([TONE]))[:, 0]
     assert steps.shape == (3, 14, 14)
     np.testing.assert_allclose(steps[2], found.similarity, atol=1e-6)
     fewer = model.localize(frame, TONE, cycles=2)
@@ -406,7 +406,7 @@ def test_cycles_mean_nothing_without_a_pcm():
     with pytest.raises(SoundspotError):
         model.localize(frame, TONE, cycles=2)
     with pytest.raises(SoundspotError):
-        model.maps_by_cycle(frame, TONE)
+        model.trace(Pictures([frame]), model.hear([TONE]))
 
 
 @pytest.mark.weights
