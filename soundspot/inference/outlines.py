@@ -26,7 +26,7 @@ from soundspot.parallel.devices import multiplies_bfloat16
 # Pixels of the longer side that the network sees; a mask has a quarter of them. Its windows of 7
 # and 14 cells fit exactly. Tried on val, as is what follows, by `benchmarks/outlines.py`.
 SIDE = 672
-LEAST_AGREEMENT = 0.1
+LEAST_AGREEMENT = 0.3
 GLOW = 0.006  # half the width of the soft edge, as a share of the picture
 LEAST_GLOW = 0.4  # how hot the coldest part of a thing is drawn
 DRAWN = 960  # pixels of the longer side of a glow
