@@ -44,11 +44,7 @@ ADVICE = {"no-weights": "; `soundspot weights add NAME FILE` takes a file that y
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code; expected failures become one sentence.
-
-    Args:
-        arguments: The words of the command. Default: those of this process.
-    """
+    """Run the command line and return the exit code; expected failures become one sentence."""
     try:
         code = app(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()

@@ -10,13 +10,9 @@ def min_max(
     high: float | None = None,
     flat: float = 0.0,
 ) -> Float[np.ndarray, "*n h w"]:
-    """Each map stretched to 0..1; a flat one becomes 0.
+    """Each map stretched to 0..1 from `low` or its lowest value to `high` or its highest.
 
-    Args:
-        maps: Any numbers.
-        low: Becomes 0, as does everything below it; default: the lowest of each map.
-        high: Becomes 1, as does everything above it; default: the highest of each map.
-        flat: A map whose values differ by no more than this is flat.
+    A map whose values differ by no more than `flat` becomes 0.
     """
     lowest = maps.min(axis=(-2, -1), keepdims=True) if low is None else low
     highest = maps.max(axis=(-2, -1), keepdims=True) if high is None else high

@@ -199,11 +199,7 @@ def read_typed(
 ) -> T:
     """Read a JSON file of ours into a dataclass; whatever is wrong with it is one sentence.
 
-    Args:
-        path: The file.
-        cls: What it describes.
-        remedy: What the user can do if it is damaged.
-        upgrade: Turns the values of an older version into those of this one.
+    The sentence ends in `remedy`; `upgrade` turns the values of an older version into today's.
     """
     try:
         values = parse_json(read_bytes(path))

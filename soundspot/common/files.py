@@ -77,12 +77,8 @@ def remove_leftovers(folder: Path, pattern: str = ".*") -> None:
 def locked(lock: Path, busy: str, wait: bool = False, advice: str = "") -> Iterator[None]:
     """Hold a lock file, whose folder is created if absent. A process that dies releases it.
 
-    Args:
-        lock: The lock file.
-        busy: What to say if another process holds it: in a `BusyError` or, with `wait`, as a note
-            on the error stream (none if empty).
-        wait: Wait for the other process to finish.
-        advice: What to do if the lock cannot be written.
+    If another process holds it, `busy` is said: in a `BusyError` or, with `wait`, as a note (none
+    if empty) before waiting. `advice` is what to do if the lock cannot be written.
     """
     from filelock import FileLock, Timeout
 

@@ -46,12 +46,7 @@ class Clip:
 
 
 def read_frame(media: Media, at: float | None = None) -> Picture:
-    """Read an image, or the frame that a video shows at a moment.
-
-    Args:
-        media: A video, or an image (an animated one gives its first frame).
-        at: Seconds; by default the middle of the video. An image ignores it.
-    """
+    """Read an image, or the frame that a video shows at a second, by default its middle."""
     return read_frames(media, [at])[0]
 
 
@@ -83,13 +78,7 @@ def read_frames(media: Media, times: Sequence[float | None]) -> list[decoding.An
 
 
 def read_sound(media: Media, at: float | None = None, seconds: float = SOUND_SECONDS) -> Waveform:
-    """Read a window of the sound, as `cut` takes it from the whole; refuse silence.
-
-    Args:
-        media: A sound file or a video with sound.
-        at: The middle of the window in seconds; by default the middle of the clip.
-        seconds: The length of the window.
-    """
+    """Read the sound around a second, by default the middle, as `cut` does; refuse silence."""
     return read_sounds(media, [(at, seconds)])[0]
 
 
@@ -120,10 +109,8 @@ def read_waveform(media: Media) -> Waveform:
 def read_clip(media: Media, audio: Media | None = None, at: float | None = None) -> Clip:
     """Read a frame and the 3 s of sound around it: from a video, or an image and a sound file.
 
-    Args:
-        media: A video, or an image if `audio` is given.
-        audio: The sound of the image, or one that replaces the video's and shares its clock.
-        at: Seconds; by default the middle of the video, or of the sound that goes with an image.
+    A video may also have a separate sound, which shares its clock. The moment is by default the
+    middle of the video, or of the sound that goes with an image.
     """
     with opened(media) as file:
         info = file.info
@@ -174,13 +161,8 @@ def iter_windows(
 ) -> Iterator[sound.Windows | None]:
     """Walk through the sound at growing times in constant memory; None where it has ended.
 
-    Unlike `read_sound` it walks through silence.
-
-    Args:
-        media: A sound file or a video with sound.
-        times: The middle of the windows in seconds.
-        lengths: Seconds of each window that is cut around every time.
-        frames: The decoded sound from its start, if somebody walks through it already.
+    Unlike `read_sound` it walks through silence. A window of each of `lengths` is cut around every
+    time. `frames` is the decoded sound from its start, if somebody walks through it already.
     """
     with opened(media) as file:
         file.info.require_sound()

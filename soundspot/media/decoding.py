@@ -174,11 +174,8 @@ def decode(
 ) -> Iterator[tuple[float, Any]]:
     """Decode (time, frame) from `start` or before it on.
 
-    Args:
-        path: A sound or video.
-        kind: The track.
-        start: 0, or a second to seek to if that is exact (see `seeks_exactly`).
-        container: The file, if it is open already; with start=0 nothing has been read from it.
+    `start` is 0, or a second to seek to if that is exact (see `seeks_exactly`). From an open
+    `container` nothing has been read yet if `start` is 0.
     """
     source = open_container(path) if container is None else nullcontext(container)
     with source as file, explain(f"{path} is cut short or damaged"):

@@ -54,12 +54,7 @@ def upright_size(path: Path, image: Image.Image) -> tuple[int, int]:
 
 
 def decode_image(name: object, source: Image.Image) -> Picture:
-    """Decode an image of any mode: upright, and on white where it is transparent.
-
-    Args:
-        name: What errors call it, such as its path.
-        source: The image.
-    """
+    """Decode an image of any mode: upright, and on white where it is transparent."""
     with _explain_damage(name):
         image = ImageOps.exif_transpose(source)
         if image.mode == "F" or (image.mode == "I" and np.max(np.asarray(image)) >= 2**16):

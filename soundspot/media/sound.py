@@ -32,10 +32,7 @@ Windows = tuple[AnyWaveform, ...]
 def cut(waveform: Float32[np.ndarray, " total"], center: float | None, samples: int) -> Waveform:
     """Take the window around a moment: shifted inside at the ends, tiled from a shorter sound.
 
-    Args:
-        waveform: The whole sound.
-        center: Seconds; None for the middle.
-        samples: The length of the window.
+    `center` is in seconds; None is the middle.
     """
     total = len(waveform)
     if total == 0:
@@ -61,12 +58,8 @@ def walk_windows(
 ) -> Iterator[Windows | None]:
     """`cut` the whole sound at growing moments; None after its end. Holds a few seconds of it.
 
-    Args:
-        path: Named in errors.
-        frames: The decoded sound from `begin` or before.
-        moments: Where to cut.
-        longest: Seconds of the longest window of all moments.
-        begin: A whole second of the sound, before all windows.
+    `frames` is the decoded sound from `begin` or before, a whole second before all windows, of
+    which the longest has `longest` seconds.
     """
     blocks = sound_blocks(path, begin, frames)
     buffer = np.zeros(0, np.float32)  # the sound from second `begin` on

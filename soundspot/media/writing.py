@@ -81,13 +81,9 @@ def is_video_name(path: Path) -> bool:
 def write_video(
     path: PathLike, frames: Iterable[AnyPicture], waveform: Waveform | None, fps: float
 ) -> None:
-    """Write pictures at a steady rate, taking them one by one, and a sound.
+    """Write pictures of one size at a steady rate, taking them one by one, and a sound.
 
-    Args:
-        path: Its suffix is one of FORMATS.
-        frames: Pictures of one size; an odd side is made even by repeating its last line.
-        waveform: Mono 16 kHz sound from the start on, left out after the last picture, or None.
-        fps: Frames per second.
+    See `write_timed_video`.
     """
     if not 0 < fps < math.inf:
         raise MediaError(f"expected a number of frames per second above 0, got {fps}")
@@ -107,14 +103,10 @@ def write_timed_video(
     rate: float,
     seconds: float | None = None,
 ) -> None:
-    """Write pictures as they come, each at its time, and a sound that ends with them.
+    """Write pictures of one size as they come, each at its time, and a sound that ends with them.
 
-    Args:
-        path: Its suffix is one of FORMATS.
-        pictures: (second, picture) of one size; an odd side is made even by repeating a line.
-        track: The sound, or None.
-        rate: About how many pictures per second, which helps the encoder.
-        seconds: When the last picture ends; by default after 1 / rate.
+    The suffix is one of FORMATS; an odd side is made even by repeating a line. There are about
+    `rate` pictures per second, and the last one ends at `seconds`, by default after 1 / rate.
     """
     if not is_video_name(path):
         choices = ", ".join(FORMATS)

@@ -58,12 +58,8 @@ def map_loaded(
 
     A process that dies (out of memory, a fault in a decoder) costs only the item that killed it:
     all items that were pending are tried again, each in a new process.
-
-    Args:
-        load: Builds the function, once in each process: a module's function, or a partial of one.
-        items: Read as results are taken.
-        engine: Where to run.
-        crashed: Gives the result of an item that killed its process.
+    `load` builds the function, once in each process: it is a module's function, or a partial of
+    one. `crashed` gives the result of an item that killed its process.
     """
     if engine.name == "ray":
         return ray_cluster.map_on_ray(load, items, crashed, engine.jobs)

@@ -53,13 +53,9 @@ class Sounds:
 
 
 def prepare(source: Path, out: Path, sounds: Sounds | None = None, split: str = "val") -> Summary:
-    """Turn clips with boxes into a pair set with one split.
+    """Turn clips with boxes into a pair set with one split: val if anything is chosen by it.
 
-    Args:
-        source: The folder of media and one JSON list.
-        out: The pair set's folder.
-        sounds: Where the sounds of pictures whose boxes are by class come from.
-        split: Name of the split: val if anything is chosen by it, otherwise test.
+    The `sounds` of pictures whose boxes are by class come from another pair set.
     """
     check_folders(source, out)
     rows = read_rows(source)

@@ -87,11 +87,8 @@ class Originals(NamedTuple):
 def prepare(source: Path | None, out: Path, originals: Originals = Originals()) -> Summary:  # noqa: B008
     """Turn ESC-VOC into a pair set.
 
-    Args:
-        source: The benchmark's folder, for its lists and what no original is given for; None takes
-            the published lists.
-        out: The pair set's folder.
-        originals: Folders from which media are taken, not from the benchmark's folder.
+    `source` is the benchmark's folder, for its lists and what no original is given for; None takes
+    the published lists.
     """
     if source is None and not any(originals):
         raise SoundspotError(

@@ -30,13 +30,7 @@ Wave = NDArray[np.float32]
 
 
 def prepare(source: Path, out: Path, speech: Wave) -> Summary:
-    """Degrade pairs of ESC-VOC.
-
-    Args:
-        source: The prepared pair set of ESC-VOC.
-        out: The pair set's folder.
-        speech: At least 3 s of speech.
-    """
+    """Degrade pairs of the prepared ESC-VOC, by at least 3 s of speech among others."""
     pairs = PairSet.open(source)
     rules = {"corpus": "escvoc-hard", "seed": SEED, "pairs": PAIRS, "blur": BLUR, "snr_db": 0}
     writer = PairWriter(out, "escvoc-hard", "class", rules | {"source": pairs.fingerprint()})
