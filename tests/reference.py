@@ -90,7 +90,7 @@ def upward(error, w, size):
 def pcm(f_v, f_a, w, total):
     """Algorithm S1. `w` maps the package's parameter names to arrays.
 
-    Returns every f̃_v(t), and the last e_0.
+    Returns every f̃_v(t).
     """
 
     def norm(t, name, x):
@@ -122,7 +122,7 @@ def pcm(f_v, f_a, w, total):
         e2 = r2 - p2
         r3 = gelu(norm(t, "feedforward_3", r3 + a[2] * upward(e2, w["w_23.weight"], r3.shape[2:])))
         outputs.append(conv(r3, w["output.weight"], w["output.bias"]))
-    return outputs, f_a - p0
+    return outputs
 
 
 def similarity(f_a, f_v):

@@ -206,7 +206,7 @@ def read_typed(
         if not isinstance(values, dict):
             raise ValueError(f"it holds a {type(values).__name__}, not keys and values")
         return from_dict(cls, upgrade(values))
-    except (OSError, ValueError, LookupError, TypeError, SoundspotError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SoundspotError) as error:
         raise SoundspotError(f"{path} is damaged ({error}); {remedy}", "damaged") from error
 
 

@@ -27,23 +27,10 @@ SMALLEST_GRID = 7  # cells along a side
 Variant = Literal["released", "paper"]
 
 
-class PCMOutput(NamedTuple):
-    """What PCM hands on.
-
-    Attributes:
-        f_v: The new visual feature, the paper's f̃_v.
-        e_0: The error of the last prediction of the audio feature, e_0(T).
-    """
-
-    f_v: Float[Tensor, "b c h w"]
-    e_0: Float[Tensor, "b a"]
-
-
 class _State(NamedTuple):
     r_1: Tensor
     r_2: Tensor
     r_3: Tensor
-    e_0: Tensor
 
 
 class _StepNorms(nn.Module):
@@ -101,8 +88,8 @@ class PCM(nn.Module):
         f_v: Float[Tensor, "b c h w"],
         f_a: Float[Tensor, "b a"],
         cycles: int | None = None,
-    ) -> PCMOutput:
-        """Refine a visual feature by the sound.
+    ) -> Float[Tensor, "b c h w"]:
+        """The paper's f̃_v, a visual feature refined by the sound.
 
         Args:
             f_v: The frozen visual feature; the grid must be at least 7 x 7.
@@ -112,17 +99,17 @@ class PCM(nn.Module):
         """
         for state in self._passes(f_v, f_a, cycles):
             last = state
-        return PCMOutput(self.output(last.r_3), last.e_0)
+        refined: Tensor = self.output(last.r_3)
+        return refined
 
     def trace(
         self,
         f_v: Float[Tensor, "b c h w"],
         f_a: Float[Tensor, "b a"],
         cycles: int | None = None,
-    ) -> list[PCMOutput]:
+    ) -> list[Float[Tensor, "b c h w"]]:
         """The output as it would be after t = 1, 2, ..., T passes (the paper's Fig. 7)."""
-        states = self._passes(f_v, f_a, cycles)
-        return [PCMOutput(self.output(state.r_3), state.e_0) for state in states]
+        return [self.output(state.r_3) for state in self._passes(f_v, f_a, cycles)]
 
     def _passes(self, f_v: Tensor, f_a: Tensor, cycles: int | None) -> Iterator[_State]:
         """Algorithm S1: feedback and feedforward, T times."""
@@ -179,7 +166,7 @@ class PCM(nn.Module):
         r_1 = F.gelu(norms.feedforward_1(r_1 + a_1 * up_0))
         r_2 = F.gelu(norms.feedforward_2(r_2 + a_2 * _up(self.w_12, r_1 - p_1, r_2.shape[2:])))
         r_3 = F.gelu(norms.feedforward_3(r_3 + a_3 * _up(self.w_23, r_2 - p_2, r_3.shape[2:])))
-        return _State(r_1, r_2, r_3, e_0)
+        return _State(r_1, r_2, r_3)
 
 
 def _down(w: nn.Module, r: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class Record:
         """
         if self.training is None:
             return None
-        with suppress(SoundspotError, LookupError, TypeError):
+        with suppress(SoundspotError, LookupError, TypeError, AttributeError):
             recipe = from_dict(Recipe, with_earlier_meaning(self.training.recipe))
             return self.training.provenance["data_fingerprint"], settings_of(recipe)
         return None

@@ -81,11 +81,7 @@ def broadcast_from_rank0(values: dict[str, float], world: World) -> dict[str, fl
 
 def any_in_world(flag: bool, world: World) -> bool:
     """Whether any process says yes; all of them get the same answer."""
-    if world.size == 1:
-        return flag
-    votes = torch.tensor(float(flag), device=world.device)
-    dist.all_reduce(votes)
-    return bool(votes.item() > 0)
+    return mean_over_world({"votes": float(flag)}, world)["votes"] > 0
 
 
 def wrap(method: nn.Module, world: World) -> nn.Module:

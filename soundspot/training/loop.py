@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
@@ -31,8 +31,8 @@ from soundspot.model.methods.method import Batch, Method
 from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
-from soundspot.training.optimizer import WeightAverage, make_optimizer, set_rates
-from soundspot.training.recipe import Recipe, check_same, check_selection, uses_batch_statistics
+from soundspot.training.optimizer import WeightAverage, make_optimizer
+from soundspot.training.recipe import Recipe, check_same, check_selection
 from soundspot.training.run_folder import (
     LOG,
     RESULT,
@@ -112,12 +112,9 @@ class _Run:
         self.interrupted = False
         self._claim_folder(lock)
         self.called = distributed.wrap(self.method, world)
-        if self.config.compile:
-            self.called.compile()
-        if world.size > 1 and world.device.type == "cpu":
-            self.console.print(f"{world.size} CPU processes: batch norm is per process")
-        if world.size > 1 and uses_batch_statistics(recipe):
-            self.console.print("the statistics of the cross-modal term are per process")
+        if world.size > 1:
+            kept = "terms over a batch, and on CPUs batch norm, are per process"
+            self.console.print(f"{world.size} processes: {kept}")
 
     def train(self, stop_after: int | None) -> TrainState:
         """Train until the last step, until patience runs out, or until interrupted."""
@@ -182,11 +179,12 @@ class _Run:
         began, before = time.monotonic(), self.state.seconds
         saved = began
         self.called.train()
-        with self._bar() as bar:
-            task = bar.add_task("", total=self.total_steps, completed=self.state.step, loss="")
+        hidden = not (self.world.first and sys.stderr.isatty())
+        with Progress(console=self.console, transient=True, disable=hidden) as bar:
+            task = bar.add_task("", total=self.total_steps, completed=self.state.step)
             for batch in self._batches(last_step):
                 loss = self._step(batch)
-                bar.update(task, advance=1, loss=f"loss {loss:.4f}")
+                bar.update(task, advance=1, description=f"loss {loss:.4f}")
                 now = time.monotonic()
                 self.state.seconds = before + now - began
                 if now - saved > 60 * self.config.save_minutes:
@@ -208,7 +206,6 @@ class _Run:
 
     def _step(self, batch: Batch) -> float:
         device = self.world.device
-        set_rates(self.optimizer, self.config, self.state.step / self.total_steps)
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.rounds):
             output = self.called(self._on_device(batch))
@@ -340,18 +337,6 @@ class _Run:
         lines = read_log(self.run, self.state.validations)
         if (self.run / LOG).exists():
             write_text(self.run / LOG, "".join(json.dumps(line) + "\n" for line in lines))
-
-    def _bar(self) -> Progress:
-        return Progress(
-            TextColumn("step"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not (self.world.first and sys.stderr.isatty()),
-        )
 
     def _say(self, line: dict[str, Any]) -> None:
         numbers = "  ".join(

@@ -1,6 +1,5 @@
 """AdamW with the paper's parameter groups (supplement B.2, Table S1), and averaged weights."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,21 +28,8 @@ def parameter_groups(method: Method, config: TrainConfig) -> list[dict[str, Any]
 
 
 def make_optimizer(method: Method, config: TrainConfig) -> AdamW:
-    """The paper's AdamW; each group keeps its base learning rate for the schedule."""
-    first, second = config.betas
-    optimizer = AdamW(parameter_groups(method, config), betas=(first, second), fused=True)
-    for group in optimizer.param_groups:
-        group["base_lr"] = group["lr"]
-    return optimizer
-
-
-def set_rates(optimizer: AdamW, config: TrainConfig, progress: float) -> None:
-    """Set the learning rates; `progress` goes from 0 at the start to 1 at the end of training."""
-    scale = 1.0
-    if config.schedule == "cosine":
-        scale = (1 + math.cos(math.pi * min(progress, 1.0))) / 2
-    for group in optimizer.param_groups:
-        group["lr"] = group["base_lr"] * scale
+    """The paper's AdamW."""
+    return AdamW(parameter_groups(method, config), fused=True)
 
 
 class WeightAverage:

@@ -1,10 +1,11 @@
 """A recipe: one experiment as frozen dataclasses, read from YAML with key=value overrides."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from soundspot.common.config import (
     BelowOne,
@@ -40,8 +41,6 @@ class TrainConfig:
         lr_heads: lr_1 of Table S1, for the projection and prediction MLPs.
         lr: lr_2 of Table S1, for everything else.
         weight_decay: Weight decay of AdamW; the PCM's a_l and b_l have none.
-        betas: Betas of AdamW.
-        schedule: How the learning rates change during training.
         seed: Seed of the weights, the order, the views and the drawn sounds.
         select: The validation score that chooses the best weights: higher is better, except for
             the loss. "ciou+duets" is the mean of both.
@@ -51,7 +50,6 @@ class TrainConfig:
         save_minutes: Minutes between resumable states, at most.
         amp: Multiply in bfloat16 where precision allows it (autocast) and the hardware is faster at
             it: GPUs, and CPUs with AVX512-BF16 or AMX. Other CPUs multiply in float32.
-        compile: Run the method through torch.compile.
     """
 
     epochs: Annotated[int, Range(1, 10**9)] = 100
@@ -61,20 +59,16 @@ class TrainConfig:
     lr_heads: Positive = 2e-3
     lr: Positive = 5e-4
     weight_decay: Weight = 1e-4
-    betas: tuple[BelowOne, ...] = (0.9, 0.999)
-    schedule: Literal["constant", "cosine"] = "constant"
     seed: Seed = 0
     select: Literal["ciou", "auc", "duets", "ciou+duets", "loss"] = "ciou"
     patience: Count = 10
     average: BelowOne = 0.0
     save_minutes: Annotated[float, Range(0)] = 5.0
     amp: bool = False
-    compile: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot train."""
-        if len(self.betas) != 2:
-            raise ValueError(f"betas={list(self.betas)} must be two numbers")
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"betas": [0.9, 0.999], "schedule": "constant", "compile": False}
+    )
 
 
 @dataclass(frozen=True)
@@ -156,12 +150,6 @@ def read_features(recipe: Path | None, assignments: Sequence[str] = ()) -> Featu
     return from_dict(FeatureSpec, override(to_dict(base), short), "features")
 
 
-def uses_batch_statistics(recipe: Recipe) -> bool:
-    """Whether the loss depends on correlations over a batch, not only on each pair."""
-    batchwise = recipe.model.get("objective") in ("barlow", "wmse")
-    return batchwise or bool(recipe.model.get("alignment"))
-
-
 def check_selection(recipe: Recipe, pairs: PairSet) -> None:
     """Refuse a recipe whose best weights could not be selected."""
     if not METHODS[recipe.method].module.trainable:
@@ -190,7 +178,8 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
 def with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
     """A stored recipe with what newer switches of its method meant when it was stored."""
     config = choose("method", values["method"], METHODS).config
-    return {**values, "model": as_stored(config, values["model"])}
+    train = as_stored(TrainConfig, values["train"])
+    return {**values, "model": as_stored(config, values["model"]), "train": train}
 
 
 def check_same(path: Path, recipe: Recipe) -> None:

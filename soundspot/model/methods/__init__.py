@@ -1,5 +1,7 @@
 """One line per method: its name and its class, which names its config.
 
+What differs from each method's paper and code is in docs/differences.md.
+
 A new method is one file with a Method and its config, and one line here. An installed
 package can add one through an entry point of the group "soundspot.methods" instead.
 """

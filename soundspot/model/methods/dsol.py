@@ -11,10 +11,8 @@ the classifier hears:
 
     L = L_c + lambda L_loc,    L_c = KL(p_a || softmax over k of mean over x of l(x) m_k(x)),
 
-with the negatives of L_loc taken in each quarter of the frame. The released test shows a map of
-every kind, softmax over k of 3 l(x) m_k(x); the map here is their mean under p_a, what is heard.
-
-What differs from the paper and its code is in docs/differences.md.
+with the negatives of L_loc taken in each quarter of the frame. The map is the mean under p_a of the
+maps of every kind, softmax over k of 3 l(x) m_k(x).
 
 Axes: b batch, k kinds, n locations, d dimensions of the comparison, c visual channels (c_v), p
 audio patches, a audio channels (c_a), h w feature grid.

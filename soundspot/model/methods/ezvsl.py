@@ -9,8 +9,7 @@ with t = 0.03. The map is the cosine. The second half of the paper, object-guide
 needs no training: it is the guidance of `evaluate`, which joins any method's map with an image-only
 one.
 
-What differs from the paper and its code is in docs/differences.md. It is the `contrastive`
-method without what that adds: softer maximum, self-attention of the maps.
+It is the `contrastive` method without what that adds: softer maximum, self-attention of the maps.
 
 Axes: b batch (of frames and of sounds), n locations of the grid.
 """

@@ -9,13 +9,8 @@ scaled cosine with their own sound is above 0.6:
 
 where |.| is the mean absolute difference. The first and the third suppress false negatives: pairs
 that sound alike or look alike may match. The second enhances true negatives: things that sound
-unlike should look unlike where they sound. As released, t = 0.03, all weights are 100, they begin
-after a warm-up, nine tenths of the visual feature are dropped out, and both sides of a difference
-take gradients. The map is the cosine.
-
-Written from the released code and the abstract; the full paper could not be read here.
-
-What differs from the paper and its code is in docs/differences.md.
+unlike should look unlike where they sound. They begin after a warm-up, and both sides of a
+difference take gradients. The map is the cosine.
 
 Axes: b batch (of frames and of sounds), c channels, n locations of the grid, h w the grid.
 """

@@ -74,9 +74,8 @@ def hardway_loss(
 
     Every sound is judged by the mean of its map under its own positive mask, as in Chen's released
     code: what the frame has that fits that sound best, not the mean over the frame. The diagonal is
-    then the pair's own positives. The released code keeps it out of the negatives by a factor of
-    -99, which makes a negative similarity a huge positive logit; here each pair counts once. The
-    masks pass gradients on, as theirs do. A frame without negatives has its background alone.
+    then the pair's own positives; each pair counts once. The masks pass gradients on, as theirs do.
+    A frame without negatives has its background alone.
 
     a0 is the similarity of every frame (rows) with every sound (columns); A is its diagonal.
     """

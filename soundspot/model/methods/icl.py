@@ -11,9 +11,8 @@ with w_ii = 1 and w_ij = A_ij max(0, S_ij) where the sounds' similarity A_ij is 
 elsewhere, divided by their sum: similarity within a modality times the last iteration's similarity
 across. The map is the cosine.
 
-The paper has no released code, and only its abstract was available: the two kinds of pseudo-labels
-and what they are for are the paper's; the loss, thresholds and weights are ours. "The last
-iteration" is a momentum network here. docs/differences.md has the rest.
+The pseudo-labels are the paper's; the loss, thresholds and weights are ours. "The last iteration"
+is a momentum network here.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, h w the grid.
 """

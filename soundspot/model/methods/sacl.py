@@ -11,13 +11,6 @@ of these, those in the one segment that they overlap most (m_i):
 with t = 0.005. The first view decides which segment that is; the second takes its own part of it,
 or all of it if its upper half misses it. The map is the cosine.
 
-Written from the released code and the abstract; the full paper could not be read here.
-
-What differs from the paper and its code is in docs/differences.md. Segments are clusters of
-the frozen feature, found for both views together so that they have the same names in both;
-`segments=1` leaves only the upper half. A location that does not count is left out of the maximum,
-not counted as 0, which left no gradient once all cosines of a frame were negative.
-
 Axes: b batch (of frames and of sounds), k segments, c channels, p audio patches, a audio channels
 (c_a), n locations of the grid, m locations of both views.
 """

@@ -28,10 +28,7 @@ class AttentionConfig(CosineConfig):
     Attributes:
         negatives: Which other pairs of a batch are negatives: all of them (strategy A) or those of
             another class (strategy B).
-        relu: Whether the attended sum goes through a ReLU before the two layers, as in Senocak's
-            released code. VGG16 is read before its last ReLU there, as here, so that most values
-            are negative: of the attended sums of ESC-VOC's training views 0.8 % pass before
-            training.
+        relu: Whether the attended sum goes through a ReLU before the two layers, as released.
     """
 
     negatives: Negatives = "all"
@@ -47,11 +44,8 @@ class Attention(CosineMethod):
     """Attend to where the sound is, then tell the pair's own sound from the others.
 
     The weights are the softmax over the grid of the ReLU'd cosine. The visual feature summed under
-    them goes through ReLU-FC-ReLU-FC, as in Senocak: the first layer is as wide as the visual
-    feature, the last as the mean embedding of the sound it is compared with. The map is the cosine
-    itself, as it is for SSPL: ReLU and softmax keep its order at best, not its proportions, so a
-    threshold on their min-max would be another one, and one table should compare methods and
-    nothing else.
+    them goes through ReLU-FC-ReLU-FC, and is compared with the mean embedding of the sound. The map
+    is the cosine itself.
     """
 
     config_class = AttentionConfig

@@ -10,13 +10,7 @@ what a momentum network makes, frame i fits sound j by
 
 the cross-entropy of every frame over the sounds. Extreme dropout of the visual feature (0.9) and
 the momentum network (0.999) fight over-fitting; maps are the mean of both branches' cosines, made
-by the momentum network. As in the released code, both terms let a frame choose among sounds and
-differ in which side is trained, though the second is named for the other direction there; and the
-momentum network's input is dropped out as well.
-
-Written from the released code and the abstract; the full paper could not be read here.
-
-What differs from the paper and its code is in docs/differences.md.
+by the momentum network, whose input is dropped out as well.
 
 Axes: b batch (of frames), k batch (of sounds), n locations of the grid, c channels, p audio
 patches, a audio channels (c_a), h w feature grid.

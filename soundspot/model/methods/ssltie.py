@@ -8,14 +8,9 @@ of it (invariance), and the map of the transformed picture has to be the transfo
 
 with A the cosine map, l = 1 as released, gradients on both maps. The map is the cosine.
 
-Written from the released code and the abstract; the full paper could not be read here.
-
-What differs from the paper and its code is in docs/differences.md. T is what leads from the
-first view of a frame to the second, each cropped and flipped at random: found by registration, as
-that flip and shift of the grid under which the frozen features agree best; cells that only one view
-shows do not count. A crop moves a view by up to 22 pixels, so shifts of at most one cell of 16 are
-tried. Transforming the grid of the feature itself would teach nothing: all that is trained acts on
-one location at a time, so its maps follow any flip or shift of the grid exactly.
+T leads from the first view of a frame to the second: that flip and shift of the grid under which
+the frozen features agree best. Transforming the feature's own grid would teach nothing: all that is
+trained acts on one location at a time, so its maps follow any flip or shift exactly.
 
 Axes: b batch, c channels, n locations of the grid, t transformations, h w the grid.
 """

@@ -73,8 +73,7 @@ class Branch(nn.Module):
         if self.pcm is None:
             return [f_v]
         heard = pooled_audio(f_a, unit=self.config.variant == "released")
-        steps = self.pcm.trace(f_v, heard, cycles) if trace else [self.pcm(f_v, heard, cycles)]
-        return [step.f_v for step in steps]
+        return self.pcm.trace(f_v, heard, cycles) if trace else [self.pcm(f_v, heard, cycles)]
 
 
 class SSPL(Method):
