@@ -61,14 +61,9 @@ class CorpusItem:
 class Outcome:
     """What became of an item.
 
-    Attributes:
-        status: "done" if there is a frame and a sound.
-        reason: Why not, or what was wrong with better choices.
-        used: The files it was made from.
-        digest: Of frame and sound, see `manifest.media_digest`.
-        frame: JPEG; empty if an earlier run has stored it.
-        sound: FLAC; empty if an earlier run has stored it.
-        inputs: Of the files that it was, or could have been, made from; see `inputs_of`.
+    If it is not "done", `reason` says why, else what was wrong with better choices. `used` are the
+    files it was made from, `inputs` a digest of all that it could have been made from. `frame` is
+    a JPEG and `sound` a FLAC, both empty if an earlier run has stored them.
     """
 
     status: Status

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from soundspot.common.config import Range, from_dict, nearest, parse_json, read_typed
+from soundspot.common.config import Share, from_dict, nearest, parse_json, read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.id_lists import read_ids
@@ -23,7 +23,6 @@ PARTIAL = f"{HEAD}.partial"  # takes the place of the head until the set is fini
 SPLITS = ("train", "val", "test", "duets-val", "duets-test")
 
 # x1, y1, x2, y2 as fractions of the frame.
-Share = Annotated[float, Range(0, 1)]
 Box = tuple[Share, Share, Share, Share]
 Pairing = Literal["event", "class"]
 

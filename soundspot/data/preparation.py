@@ -26,15 +26,10 @@ from soundspot.parallel.engines import CRASHED, Engine, check_visible, map_items
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """A corpus, listed but not yet read.
+    """A corpus, listed but not yet read: every clip of it, in the manifest's order.
 
-    Attributes:
-        name: Name of the pair set.
-        source: The corpus's folder.
-        rules: How frames and sounds are chosen: the set's provenance.
-        items: Every clip that should be in the pair set, in the manifest's order.
-        notes: Further entries for the ledger.
-        copies: Keep items that have the same frame and sound: a benchmark counts each.
+    `rules` say how frames and sounds are chosen: the set's provenance. `notes` are further entries
+    for the ledger. With `copies`, items of the same frame and sound stay: a benchmark counts each.
     """
 
     name: str

@@ -30,13 +30,9 @@ _LAST_FRAME_HOLD = 0.1  # s; a padded sound track may outlast the last picture b
 
 @dataclass(frozen=True)
 class Clip:
-    """A frame and the sound around it.
+    """A frame and the 3 s of sound around second `at`, None for an image with a sound's middle.
 
-    Attributes:
-        frame: The RGB picture.
-        waveform: 3 s of mono 16 kHz sound.
-        at: The moment in seconds; None for an image with the middle of a sound.
-        heard: Start and end in seconds of the sound, which is repeated if it is shorter than 3 s.
+    `heard` is from where to where the sound is, which is repeated if it is shorter than 3 s.
     """
 
     frame: Picture

@@ -82,13 +82,7 @@ class MediaInfo:
 
 @dataclass(eq=False)
 class OpenMedia:
-    """An open file and what it holds.
-
-    Attributes:
-        info: What the file holds; the size of a video is not known yet.
-        image: The file, if it is an image.
-        container: The file, if it is a sound or a video.
-    """
+    """An open file and what it holds; the size of a video is not known yet."""
 
     info: MediaInfo
     image: Image.Image | None = None

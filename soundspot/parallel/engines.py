@@ -26,10 +26,8 @@ EngineName = Literal["local", "ray"]
 class Engine:
     """Where the work runs; no result depends on it.
 
-    Attributes:
-        name: "local" for processes of this machine; "ray" for the cluster that RAY_ADDRESS names
-            or, if it is not set, for a new cluster on this machine.
-        jobs: Number of processes or workers; None for one per core of the machine or cluster.
+    "ray" is the cluster that RAY_ADDRESS names or, if it is not set, a new one on this machine.
+    Without `jobs` there is one process or worker per core of the machine or cluster.
     """
 
     name: EngineName = "local"
@@ -58,6 +56,7 @@ def map_loaded(
 
     A process that dies (out of memory, a fault in a decoder) costs only the item that killed it:
     all items that were pending are tried again, each in a new process.
+
     `load` builds the function, once in each process: it is a module's function, or a partial of
     one. `crashed` gives the result of an item that killed its process.
     """

@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 import soundspot
 from soundspot.common.errors import SoundspotError, install_advice
-from soundspot.parallel.processes import Load, process_count
+from soundspot.parallel.processes import AHEAD, Load, process_count
 
-AHEAD = 8  # items per worker that may be pending behind the slowest one
 HELD = 2  # items that a worker has at a time: the next one is there when it needs it
 SPARE = 1  # CPUs that our workers leave free, so that Ray's own tasks never starve
 ANSWER = 300.0  # seconds until a node must have said which version it has
