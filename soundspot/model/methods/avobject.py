@@ -7,8 +7,7 @@ Each modality is embedded by FC-BN-ReLU-FC and normalized. A frame and a sound s
 with a learned scale, and the loss is -log exp S(v, a+) / (exp S(v, a+) + sum over a- of exp S(v,
 a-)): a frame picks its sound. The map is the cosine, averaged over t.
 
-Axes: b batch (of frames), k batch (of sounds), n locations, t patches of the sound, d dimensions of
-the embedding, c visual channels (c_v), p audio patches, a audio channels (c_a), h w grid.
+Axes, besides those of method.py: k batch (of sounds), n locations, t patches of the sound.
 """
 
 from dataclasses import dataclass

@@ -11,8 +11,7 @@ distances, and the loss is contrastive: D^2 / 2 for a pair, max(0, margin - D)^2
 with the sound of another scene. The map shows what belongs to the center of the frame that is
 nearest to the sound.
 
-Axes: b batch, k centers of the sound, m centers of the frame, n local features, d dimensions of the
-space, c visual channels (c_v), p audio patches, a audio channels (c_a), h w feature grid.
+Axes, besides those of method.py: k centers of the sound, m centers of the frame, n local features.
 """
 
 from dataclasses import dataclass

@@ -3,8 +3,7 @@
 Multiple-instance learning with a bidirectional InfoNCE loss: the strongest simple method with
 negatives, to which methods without them are to be compared.
 
-Axes: b batch (of frames), k batch (of sounds), n locations of the grid, p audio patches, a audio
-channels (c_a), c visual channels (c_v), h w feature grid.
+Axes, besides those of method.py: k batch (of sounds), n locations of the grid.
 """
 
 from collections.abc import Mapping

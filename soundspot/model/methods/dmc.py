@@ -9,8 +9,7 @@ The similarity of a frame and a sound is s(v, a) = sum_k cos(c_k^v, c_k^a), and 
 max-margin loss max(0, s(v, a-) - s(v, a+) + margin), a- the sound of another pair. The map shows
 which locations belong to the center that sound and frame agree on best.
 
-Axes: b batch (of frames), k centers, n local features, d dimensions of a space, c visual channels
-(c_v), p audio patches, a audio channels (c_a), h w feature grid.
+Axes, besides those of method.py: k centers, n local features, d dimensions of a space.
 """
 
 from dataclasses import dataclass

@@ -14,8 +14,7 @@ the classifier hears:
 with the negatives of L_loc taken in each quarter of the frame. The map is the mean under p_a of the
 maps of every kind, softmax over k of 3 l(x) m_k(x).
 
-Axes: b batch, k kinds, n locations, d dimensions of the comparison, c visual channels (c_v), p
-audio patches, a audio channels (c_a), h w feature grid.
+Axes, besides those of method.py: k kinds, n locations, d dimensions of the comparison.
 """
 
 from dataclasses import dataclass

@@ -13,8 +13,7 @@ over the classes whose probability is above a threshold in both. The map is the 
 sound's class vectors with every location, averaged over the classes that are heard with their
 probabilities as weights.
 
-Axes: b batch, e classes, n locations or patches, d dimensions of a vector, c visual channels (c_v),
-f feature channels, p audio patches, a audio channels (c_a), h w feature grid.
+Axes, besides those of method.py: e classes, n locations or patches, f feature channels.
 """
 
 import math

@@ -4,8 +4,7 @@ The audio encoder's classifier names the sound, the visual encoder's classifier 
 location, and a table (see `model.label_map`) joins the two. The map is a root of the probability of
 what sounds: unlike the evidence for it, that is near zero wherever something else is more probable.
 
-Axes: b batch, p audio patches, a audio channels (c_a), s sounds, c visual channels (c_v), k visual
-classes, t things of the label map, n m locations of the grid, h w feature grid.
+Axes, besides those of method.py: s sounds, k visual classes, t things, n m locations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,6 @@ class NamesConfig(MethodConfig):
     """The sizes of the two classifiers, and how their evidence is weighed.
 
     Attributes:
-        c_v: Channels of the visual feature.
-        c_a: Channels of the audio feature.
         sounds: Classes of the audio classifier.
         classes: Classes of the visual classifier.
         things: Lines of the label map.

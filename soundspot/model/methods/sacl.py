@@ -11,8 +11,7 @@ of these, those in the one segment that they overlap most (m_i):
 with t = 0.005. The first view decides which segment that is; the second takes its own part of it,
 or all of it if its upper half misses it. The map is the cosine.
 
-Axes: b batch (of frames and of sounds), k segments, c channels, p audio patches, a audio channels
-(c_a), n locations of the grid, m locations of both views.
+Axes, besides those of method.py: k segments, n locations of the grid, m locations of both views.
 """
 
 from dataclasses import dataclass

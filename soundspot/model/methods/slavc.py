@@ -12,8 +12,7 @@ the cross-entropy of every frame over the sounds. Extreme dropout of the visual 
 the momentum network (0.999) fight over-fitting; maps are the mean of both branches' cosines, made
 by the momentum network, whose input is dropped out as well.
 
-Axes: b batch (of frames), k batch (of sounds), n locations of the grid, c channels, p audio
-patches, a audio channels (c_a), h w feature grid.
+Axes, besides those of method.py: k batch (of sounds), n locations of the grid.
 """
 
 from collections.abc import Mapping
