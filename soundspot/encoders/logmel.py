@@ -44,14 +44,8 @@ def log_mel_patches(
 ) -> Float[Tensor, "batch patches 96 64"]:
     """Computes log(mel + offset) and cuts it into float32 patches of 96 frames without overlap.
 
-    Frames after the last whole patch are dropped: the 298 frames of 3 s give 3 patches.
-
-    Args:
-        waveform: Mono sound at 16 kHz, at least 15,600 samples (0.975 s).
-        offset: `VGGISH_OFFSET` or `YAMNET_OFFSET`.
-
-    Raises:
-        SoundspotError: The sound is shorter than one patch.
+    Frames after the last whole patch are dropped: the 298 frames of 3 s give 3 patches. A sound
+    shorter than one patch is refused.
     """
     batch, samples = waveform.shape
     if samples < PATCH_SAMPLES:

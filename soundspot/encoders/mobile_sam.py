@@ -38,9 +38,7 @@ HEADS, WINDOWS = (0, 4, 5, 10), (0, 7, 14, 7)  # the first stage has convolution
 class Masks(NamedTuple):
     """What the decoder offers for one prompt: a part, a thing, the whole.
 
-    Attributes:
-        logits: Positive inside the mask; four pixels of the input per cell.
-        quality: The predicted IoU of every mask with the truth.
+    Logits are positive inside a mask; its quality is the predicted IoU with the truth.
     """
 
     logits: Float[Tensor, "b m height width"]
@@ -65,12 +63,7 @@ class MobileSAM(nn.Module):
     def decode(
         self, embedding: Float[Tensor, "b 256 h w"], points: Float[Tensor, "b p 2"]
     ) -> Masks:
-        """The three masks of the thing that holds all points.
-
-        Args:
-            embedding: Of `embed`.
-            points: x and y in pixels of the input.
-        """
+        """The three masks of the thing that holds all points, x y in pixels of the input."""
         side = max(embedding.shape[-2:]) * STRIDE
         return self._decode(embedding, self.prompt_encoder.points(points, side))
 
@@ -87,12 +80,7 @@ class MobileSAM(nn.Module):
 
 
 def prepare(picture: Float[Tensor, "3 _h _w"], side: int) -> Float[Tensor, "1 3 height width"]:
-    """RGB of 0..255 with its longer side scaled to `side`, normalized; zeros fill the last cells.
-
-    Args:
-        picture: The picture.
-        side: A multiple of 16.
-    """
+    """RGB of 0..255 with its longer side scaled to `side`, normalized; zeros fill the last cell."""
     height, width = (
         max(1, int(n * side / max(picture.shape[1:]) + 0.5)) for n in picture.shape[1:]
     )

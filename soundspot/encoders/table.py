@@ -99,13 +99,8 @@ def registry() -> dict[str, RegistryEntry]:
 def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":
     """Builds a frozen encoder: no gradients, in eval mode.
 
-    Args:
-        name: A key of `ENCODERS`.
-        state: Its weights, or None for random ones from torch's global generator: zero biases and
-            He normal weights by fan-in, which keep the variance of the signal.
-
-    Raises:
-        SoundspotError: The name is unknown, or the weights belong to another network.
+    Without a state it has random weights from torch's global generator: zero biases and He normal
+    weights by fan-in, which keep the variance of the signal.
     """
     import torch
     from torch import nn

@@ -78,9 +78,7 @@ def media(name: str | RegistryEntry) -> Path:
 def fetch(name: str | RegistryEntry, url: str | None = None) -> Path:
     """Make sure that the cache holds `name` undamaged, and return its path there.
 
-    Args:
-        name: A name of the registry, or an entry.
-        url: Fetch one of the accepted files from here, whatever the cache holds.
+    With a `url`, one of the accepted files is fetched from there, whatever the cache holds.
     """
     entry = _find(name)
     with _lock():

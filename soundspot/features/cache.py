@@ -279,6 +279,7 @@ class JoinedCache:
         self.parts, self.spec = parts, spec
         first = parts[0]
         self.folder, self.sound_rows = first.folder, first.sound_rows
+        self.picture, self.sound = first.picture, first.sound
         self.weights = join_digests([part.weights for part in parts])
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
@@ -288,16 +289,6 @@ class JoinedCache:
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
         """The whole-frame features of frames that have boxes."""
         return join([part.evaluation(frames) for part in self.parts])
-
-    def picture(self, frame: str) -> AnyPicture:
-        """The frame itself."""
-        return self.parts[0].picture(frame)
-
-    def sound(
-        self, paths: Sequence[str], versions: Sequence[int] | None = None
-    ) -> Float[Tensor, "b p a"]:
-        """Audio embeddings; version 0, the default, is the original."""
-        return self.parts[0].sound(paths, versions)
 
 
 AnyCache = FeatureCache | JoinedCache

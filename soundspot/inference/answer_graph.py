@@ -104,10 +104,6 @@ def resizing_matrix(side: int, view: int) -> Float[Tensor, "view side"]:
 
 
 def write_answer_graph(localizer: Localizer, path: Path) -> dict[str, float]:
-    """Write the graph, checked against PyTorch.
-
-    Returns:
-        The largest difference of each output.
-    """
+    """Write the graph, and return the largest difference of each output from PyTorch's."""
     facts = {"model": localizer.name}
     return write_graph(AnswerGraph(localizer), STORED_SIZE, Answer._fields, path, facts, half=True)

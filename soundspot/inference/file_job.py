@@ -5,12 +5,12 @@ What cannot work is refused before torch is imported and the model is loaded, wh
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import atomic_write, write_text
@@ -45,17 +45,10 @@ class FileJob:
 
 
 def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, complain: Say) -> int:
-    """Do jobs with one model, and report them.
+    """Do jobs with one model, say the results, and return how many failed.
 
-    Args:
-        jobs: What to make. Several are pictures, all with the same `json`, which gets a line per
-            file, and one that fails does not stop the others.
-        load_model: Loads the model.
-        say: Receives the results.
-        complain: Receives the reason of each failure.
-
-    Returns:
-        How many failed.
+    Several jobs are pictures, all with the same `json`, which gets a line per file, and one that
+    fails does not stop the others.
     """
     load_once, target, several = cache(load_model), jobs[0].json, len(jobs) > 1
     lines: list[str] = []
@@ -74,7 +67,9 @@ def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, comp
             failed += 1
             continue
         name = {"path": str(job.file)} if several else {}
-        lines.append(json.dumps({**name, **_summary(job, results)}))
+        found = [result.summary() for result in results]
+        facts = found[0] if job.sources == 1 else {"sources": found}
+        lines.append(json.dumps({**name, **facts}))
         told = _paragraphs(job, results)
         if target == STANDARD_OUTPUT:
             told = lines[-1:]
@@ -90,7 +85,7 @@ def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, comp
 def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
     """Open the picture and the sound of a job, and refuse what cannot work."""
     given = [job.file] if job.audio is None else [job.file, job.audio]
-    outputs.check_picture_or_video(job.out, given)
+    outputs.check_file(job.out, given, "output", [*outputs.PICTURE_FORMATS, *FORMATS])
     if job.json not in (None, STANDARD_OUTPUT):
         outputs.check_file(Path(job.json), [*given, job.out])
     video = is_video_name(job.out)
@@ -144,15 +139,8 @@ def _make_picture(
     return results
 
 
-def _summary(job: FileJob, results: Sequence["Localization"]) -> Mapping[str, Any]:
-    """The plain values for JSON."""
-    if job.sources == 1:
-        return results[0].summary()
-    return {"sources": [result.summary() for result in results]}
-
-
 def _paragraphs(job: FileJob, results: Sequence["Localization"]) -> list[str]:
-    """The same for people."""
+    """The results for people."""
     told = []
     if len(results) < job.sources:
         told.append(f"asked for {job.sources} sounds, found {len(results)}")

@@ -47,11 +47,7 @@ Maps = Float32[np.ndarray, "b h w"]
 class Part:
     """A method on its frozen encoders, which are loaded when they are first needed.
 
-    Attributes:
-        method: The trained part, or the label map's.
-        card: What the checkpoint says about itself.
-        device: Where all of it lives.
-        given: The encoders, if they have been loaded already.
+    The method is trained, or the label map's; encoders may be `given` if they are loaded already.
     """
 
     method: Method

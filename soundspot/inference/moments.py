@@ -117,13 +117,7 @@ def worth_seeing(localizer: Localizer, sound: OpenMedia, seconds: float) -> list
 
 
 def loudest_of_parts(sound: OpenMedia, seconds: float, parts: int) -> dict[int, Candidate]:
-    """The loudest half second of each part of the first seconds of a sound; faint parts have none.
-
-    Args:
-        sound: The sound.
-        seconds: How much of it to hear.
-        parts: Number of equal parts.
-    """
+    """The loudest half second of each equal part of a sound's first seconds, unless it is faint."""
     middles = list(_middles(seconds))
     windows = iter_windows(sound, middles, (SLICE, SOUND_SECONDS))
     best: dict[int, Candidate] = {}

@@ -48,11 +48,7 @@ class WholeModel(nn.Module):
 
 
 def export_onnx(localizer: Localizer, path: Path) -> float:
-    """Write a localizer on the CPU as an ONNX file that was checked against PyTorch.
-
-    Returns:
-        The largest difference of a cosine between the two, which is within `TOLERANCE`.
-    """
+    """Write a localizer on the CPU as an ONNX file; returns how far a cosine is from PyTorch's."""
     if localizer.named is not None:
         raise SoundspotError(f"{localizer.name} is two models: export one of them")
     check_onnx(path)

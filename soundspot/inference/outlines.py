@@ -36,24 +36,16 @@ Polygon = list[tuple[int, int]]  # x, y in pixels
 
 
 class Seen(NamedTuple):
-    """A picture's embedding, for any number of maps.
-
-    Attributes:
-        embedding: Of the picture with its longer side scaled to the outliner's.
-        size: Height and width of the picture.
-    """
+    """A picture's embedding, for any number of maps, and the picture's height and width."""
 
     embedding: Tensor
     size: tuple[int, int]
 
 
 class Offer(NamedTuple):
-    """The masks that the network offers for a map.
+    """The masks that the network offers for a map, which is given on their grid.
 
-    Attributes:
-        logits: Positive inside; the first three are prompted by points, the others by a box.
-        quality: The IoU with the truth that the network predicts.
-        heat: The map on the masks' grid.
+    The first three are prompted by points, the others by a box; see `Masks` for their values.
     """
 
     logits: Float32[np.ndarray, "m rows columns"]

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from soundspot.common.errors import SoundspotError, install_advice
-from soundspot.media.writing import FORMATS, is_video_name
 
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
@@ -16,17 +15,6 @@ PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEB
 def check_picture(path: Path, others: Iterable[Path] = ()) -> None:
     """`check_file` for a picture."""
     check_file(path, others, "picture", PICTURE_FORMATS)
-
-
-def check_picture_or_video(path: Path, others: Iterable[Path] = ()) -> None:
-    """`check_file` where the ending decides what is made."""
-    if not is_video_name(path) and path.suffix.lower() not in PICTURE_FORMATS:
-        pictures, videos = ", ".join(PICTURE_FORMATS), ", ".join(FORMATS)
-        raise SoundspotError(
-            f"the name of the output must end in {pictures} for a picture or in {videos} for a "
-            f"video, got {path}"
-        )
-    check_file(path, others)
 
 
 def check_onnx(path: Path) -> None:

@@ -263,11 +263,7 @@ def worth_saying(labels: Labels) -> list[tuple[str, float]]:
 
 
 def short_name(labels: Labels) -> str:
-    """What a sound probably is, in a word or two; "A sound" if that is a mere guess.
-
-    Args:
-        labels: Names with their scores, best first.
-    """
+    """What a sound probably is, in a word or two; "A sound" if that is a mere guess."""
     labels = [label for label in labels if label[0] != SILENCE]
     if not labels or labels[0][1] < WORTH_SAYING:
         return UNNAMED

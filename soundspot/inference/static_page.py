@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -61,11 +61,7 @@ Files = Mapping[str, Path]  # by their paths in the address
 
 
 def page_files() -> Files:
-    """All files of the page; the model is exported first if the cache does not hold it.
-
-    Raises:
-        SoundspotError: The page has not been built, or the model cannot be exported.
-    """
+    """All files of the page; the model is exported first if the cache does not hold it."""
     if not (BUILT / "index.html").is_file():
         raise SoundspotError(
             "the page has not been built: run `make page`, which needs npm, or install the wheel",
@@ -79,12 +75,9 @@ def page_files() -> Files:
 
 
 def write_page(out: Path) -> int:
-    """Write the page as a folder for any static host.
-
-    Returns:
-        How many bytes it has.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not _is_page(out):
+    """Write the page as a folder for any static host, and return how many bytes it has."""
+    is_page = all((out / name).exists() for name in ("index.html", "sw.js"))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not is_page:
         raise SoundspotError(f"{out} exists and is not a page: name a new folder", "exists")
     files = page_files()
     for name, source in files.items():
@@ -106,23 +99,16 @@ def open_server(host: str, port: int) -> ThreadingHTTPServer:
         ) from error
 
 
-def _is_page(folder: Path) -> bool:
-    return folder.is_dir() and (folder / "index.html").exists() and (folder / "sw.js").exists()
-
-
 @lru_cache
 def code_digest() -> str:
     """Changes with everything that decides what the exported model gives."""
     sha = hashlib.sha256(f"{__version__} {MODEL}".encode())
     learned = MODEL.partition("+")[0]
-    code = [path for folder in ("encoders", "model", "inference") for path in _sources(folder)]
+    files = [sorted((PACKAGE / name).rglob("*")) for name in ("encoders", "model", "inference")]
+    code = [path for folder in files for path in folder if path.suffix in (".py", ".yaml")]
     for path in [*code, *sorted((PACKAGE / "pretrained").glob(f"{learned}.*"))]:
         sha.update(path.read_bytes())
     return sha.hexdigest()[:16]
-
-
-def _sources(folder: str) -> Iterator[Path]:
-    return (p for p in sorted((PACKAGE / folder).rglob("*")) if p.suffix in (".py", ".yaml"))
 
 
 def _exported() -> Path:

@@ -267,7 +267,7 @@ def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
     assert "is the same file as" in refused(capsys, *command, "-o", both, "--json", both)
     assert "no folder" in refused(capsys, *command, "-o", str(tmp_path / "absent" / "a.png"))
     sentence = refused(capsys, *command, "-o", str(tmp_path / "a.gif"))
-    assert ".png, .jpg, .jpeg, .webp for a picture or in .mp4, .mov, .mkv, .webm" in sentence
+    assert all(ending in sentence for ending in (".png", ".webp", ".mp4", ".webm"))
     assert Path(photo).read_bytes() == before
 
 
