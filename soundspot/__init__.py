@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from soundspot.common.errors import SoundspotError
 
 if TYPE_CHECKING:
-    from soundspot.evaluation.runner import Evaluation
+    from soundspot.evaluation.evaluate import evaluate
     from soundspot.inference.batch import localize_files
     from soundspot.inference.files import localize, localize_sources
     from soundspot.inference.localizer import Localizer
@@ -42,6 +42,7 @@ __all__ = [
 _LAZY = {
     "Localization": "soundspot.inference.result",
     "Localizer": "soundspot.inference.localizer",
+    "evaluate": "soundspot.evaluation.evaluate",
     "load": "soundspot.inference.models",
     "localize": "soundspot.inference.files",
     "localize_files": "soundspot.inference.batch",
@@ -88,64 +89,6 @@ def train(
         read_recipe(path, settings), run, validate, training_curves, device=device, command=command
     )
     return run
-
-
-def evaluate(
-    models: Sequence[str | Path],
-    benchmarks: Sequence[str],
-    *,
-    data: str | Path | None = None,
-    annotations: str | Path | None = None,
-    maps: Sequence[str | Path] = (),
-    cycles: int | None = None,
-    guidance: float = 0.0,
-    outline: bool = False,
-    out: str | Path | None = None,
-    device: str = "auto",
-) -> "Evaluation":
-    """Score models on benchmarks, alongside trivial baselines, like `soundspot evaluate`.
-
-    Args:
-        models: Names, checkpoints or run folders; if empty, only the baselines are scored.
-        benchmarks: Names such as "escvoc", "escvoc-duets", "vggss", "flickr".
-        data: Pair set with the media; default for ESC-VOC: data/escvoc.
-        annotations: Folder of the benchmark's annotation files.
-        maps: Folders of maps saved by other programs.
-        cycles: T of models with a PCM, if not the one they were trained with.
-        guidance: Weight of object guidance; if not 0, each model is also scored with its map
-            blended with what stands out in the picture.
-        outline: Also score each model with the boxes around the outlines of its maps.
-        out: Folder for report.json and report.html.
-        device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
-
-    Returns:
-        One result per benchmark, each with a row for every contender and protocol.
-
-    Example:
-        >>> done = soundspot.evaluate([], ["escvoc-val"], data="pairs")
-        >>> done.results[0].coverage
-        'evaluated 5 of 331 pairs'
-    """
-    from soundspot.evaluation.report import check_folder, write_report
-    from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
-
-    request = EvaluationRequest(
-        tuple(benchmarks),
-        tuple(str(model) for model in models),
-        None if data is None else Path(data),
-        None if annotations is None else Path(annotations),
-        tuple(Path(folder) for folder in maps),
-        cycles,
-        guidance,
-        device,
-        outline,
-    )
-    if out is not None:
-        check_folder(Path(out))
-    done = run_evaluation(request)
-    if out is not None:
-        write_report(done, Path(out))
-    return done
 
 
 def __getattr__(name: str) -> Any:

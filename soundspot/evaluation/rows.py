@@ -1,6 +1,6 @@
 """From scores to the rows of a report: every contender, protocol and interval.
 
-Axes: n pairs with a visible source, all pairs, m independent units (pairs, or groups such as
+Axes: n pairs with a visible source, m independent units (pairs, or groups such as
 duets), h w the map as a model made it.
 """
 
@@ -55,14 +55,12 @@ class Contender:
     Attributes:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
-        everywhere: The maps of all pairs, also of those without a visible source.
     """
 
     name: str
     kind: Kind
     scores: Mapping[str, PerPair]
     maps: RawMaps | None = None
-    everywhere: Float[np.ndarray, "all h w"] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,15 @@ from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, rows
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import (
-    BENCHMARKS,
-    HARD,
     NO_MEDIA,
     Benchmark,
     Flaws,
-    find_benchmark,
     find_flaws,
     find_scenes,
 )
 from soundspot.evaluation.metrics import RawMaps, Truths
 from soundspot.evaluation.outlined import box_maps
-from soundspot.evaluation.predictions import Features, open_model
+from soundspot.evaluation.predictions import Features
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps
@@ -46,24 +43,6 @@ from soundspot.evaluation.source_detection import (
 from soundspot.evaluation.trivial import baselines, guide
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer
-from soundspot.parallel.devices import AUTO
-
-DATA = Path("data")
-
-
-@dataclass(frozen=True)
-class EvaluationRequest:
-    """What to evaluate, and on what: the arguments of `soundspot.evaluate`."""
-
-    benchmarks: tuple[str, ...]
-    models: tuple[str, ...] = ()
-    data: Path | None = None
-    annotations: Path | None = None
-    maps: tuple[Path, ...] = ()
-    cycles: int | None = None
-    guidance: float = 0.0
-    device: str = AUTO
-    outline: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,51 +84,22 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The results of a request, and its models."""
+    """The results on every benchmark, the models, and the folder of the annotation files."""
 
-    request: EvaluationRequest
+    annotations: Path | None
     results: tuple[Result, ...]
     models: tuple[Localizer, ...]
 
 
-def run_evaluation(request: EvaluationRequest) -> Evaluation:
-    """Carry out a request; bad names and folders are refused before any model is loaded."""
-    named = [find_benchmark(name) for name in request.benchmarks]
-    chosen = list({benchmark.name: benchmark for benchmark in named}.values())
-    if not chosen:
-        raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
-    if not 0 <= request.guidance < 1:
-        raise SoundspotError(
-            f"the weight of object guidance must be at least 0 and below 1, got {request.guidance}"
-        )
-    if request.guidance and not request.models:
-        raise SoundspotError("object guidance needs a model to guide")
-    if request.outline and not request.models:
-        raise SoundspotError("outlines need a model whose maps prompt them")
-    saved = [SavedMaps(folder) for folder in dict.fromkeys(request.maps)]
-    media = {benchmark.name: _pair_set(benchmark, request) for benchmark in chosen}
-    models = [open_model(name, request.device) for name in dict.fromkeys(request.models)]
-    cycles = request.cycles
-    if cycles is not None and cycles < 1:
-        raise SoundspotError(f"the PCM needs at least one pass, got {cycles} cycles")
-    if cycles is not None and not any(model.trained_cycles for model in models):
-        raise SoundspotError(f"{cycles} cycles need a model with a PCM, but none has one")
-    results = [score_benchmark(b, media[b.name], request, models, saved) for b in chosen]
-    return Evaluation(request, tuple(results), tuple(models))
+_Scored = tuple[list[Contender], list[SourceDetection], list[Verdicts]]
 
 
-def _pair_set(benchmark: Benchmark, request: EvaluationRequest) -> PairSet | None:
-    """The pair set with a benchmark's media; None if none is needed."""
-    usual = DATA / ("escvoc-hard" if benchmark.name in HARD else benchmark.name.partition("-")[0])
-    is_default = benchmark.split is not None and usual.is_dir()
-    if data := request.data or (usual if is_default else None):
-        return PairSet.open(data)
-    if request.models:
-        raise SoundspotError(
-            f"a model needs the pictures and sounds of {benchmark.name}: name their pair set",
-            "missing",
-        )
-    return None
+class Asked(NamedTuple):
+    """How models are scored."""
+
+    cycles: int | None
+    guidance: float
+    outline: bool
 
 
 class _Trial(NamedTuple):
@@ -165,12 +115,13 @@ class _Trial(NamedTuple):
 def score_benchmark(
     benchmark: Benchmark,
     pairs: PairSet | None,
-    request: EvaluationRequest,
+    annotations: Path | None,
+    asked: Asked,
     models: Sequence[Localizer],
     saved: Sequence[SavedMaps],
 ) -> Result:
     """Score every contender and the baselines on one benchmark."""
-    scenes, missing = find_scenes(benchmark, pairs, request.annotations)
+    scenes, missing = find_scenes(benchmark, pairs, annotations)
     _refuse_learned(benchmark, pairs, scenes)
     benchmark = replace(benchmark, count=benchmark.count or len(scenes))
     features = {} if pairs is None else _features(models, pairs, scenes)
@@ -186,9 +137,9 @@ def score_benchmark(
     visible = np.array([scene.visible for scene in scenes])
     trial = _Trial(benchmark, pairs, scenes, visible, benchmark.truths(shown))
     ids = [scene.id for scene in scenes]
-    scored = [_score_model(trial, model, features[model.name], request) for model in models]
+    scored = [_score_model(trial, model, features[model.name], asked) for model in models]
     scored += [_score_maps(trial, str(kept.folder), "maps", kept.read(ids)) for kept in saved]
-    own = [contender for contenders, _ in scored for contender in contenders]
+    own = [contender for contenders, *_ in scored for contender in contenders]
     contenders = own + baselines(trial.truths, _saliency(features, pairs, shown))
     lost = benchmark.count - len(scenes)
     return Result(
@@ -205,13 +156,8 @@ def score_benchmark(
             for row in rows.rows_of(contender, benchmark.name, shown, trial.truths, lost)
         ),
         comparisons=rows.compare_contenders(own, [s.group for s in shown if s.group is not None]),
-        source_detections=tuple(detection for _, part in scored for detection in part),
-        verdicts=tuple(
-            verdict
-            for model, (made, _) in zip(models, scored, strict=False)
-            if (maps := made[0].everywhere) is not None
-            for verdict in verdicts(model, maps, scenes)
-        ),
+        source_detections=tuple(detection for _, part, _ in scored for detection in part),
+        verdicts=tuple(verdict for *_, said in scored for verdict in said),
         pairs=pairs,
     )
 
@@ -230,41 +176,37 @@ def _refuse_learned(
         )
 
 
-def _score_model(
-    trial: _Trial, model: Localizer, features: Features, request: EvaluationRequest
-) -> tuple[list[Contender], list[SourceDetection]]:
+def _score_model(trial: _Trial, model: Localizer, features: Features, asked: Asked) -> _Scored:
     """A model, guided or outlined too if requested, and how it notices missing sources."""
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
-    cycles = None if model.trained_cycles is None else request.cycles or model.trained_cycles
+    cycles = None if model.trained_cycles is None else asked.cycles or model.trained_cycles
     frames = [scene.frame for scene in scenes]
     f_a = features.sound([scene.audio for scene in scenes])
     maps = predictions.maps_of(model, features, frames, f_a, cycles)
-    contenders, detections = _score_maps(trial, model.name, "model", maps)
+    contenders, detections, _ = _score_maps(trial, model.name, "model", maps)
     if not detections and benchmark.name in WITH_MADE_NEGATIVES:
         scores = contenders[0].scores[MAIN]
         detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)
     frames = [scene.frame for scene in scenes if scene.visible]
-    if request.guidance:
+    if asked.guidance:
         stands_out = predictions.saliency_maps(features, frames)
-        guided = guide(maps[visible], stands_out, request.guidance)
-        name = f"{model.name} + guidance {request.guidance:g}"
+        guided = guide(maps[visible], stands_out, asked.guidance)
+        name = f"{model.name} + guidance {asked.guidance:g}"
         contenders.append(Contender(name, "model", score(guided, truths), guided))
-    if request.outline:
+    if asked.outline:
         boxed = box_maps(maps[visible], frames, pairs.frame, model.device)
         name = f"{model.name}, boxes of outlines"
         contenders.append(Contender(name, "model", score(boxed, truths), boxed))
-    return contenders, detections
+    return contenders, detections, verdicts(model, maps, scenes)
 
 
-def _score_maps(
-    trial: _Trial, name: str, kind: rows.Kind, maps: RawMaps
-) -> tuple[list[Contender], list[SourceDetection]]:
+def _score_maps(trial: _Trial, name: str, kind: rows.Kind, maps: RawMaps) -> _Scored:
     shown = maps[trial.visible]
-    contender = Contender(name, kind, score(shown, trial.truths), shown, everywhere=maps)
+    contender = Contender(name, kind, score(shown, trial.truths), shown)
     if trial.visible.all():
-        return [contender], []
-    return [contender], [score_extended(name, maps, trial.visible, contender.scores[MAIN])]
+        return [contender], [], []
+    return [contender], [score_extended(name, maps, trial.visible, contender.scores[MAIN])], []
 
 
 def _features(

@@ -20,11 +20,12 @@ from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
 from soundspot.evaluation.benchmarks import Benchmark, find_benchmark, find_scenes
+from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import PerPair
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Contender
-from soundspot.evaluation.runner import Evaluation, EvaluationRequest, Result, run_evaluation
+from soundspot.evaluation.runner import Evaluation, Result
 from soundspot.evaluation.source_detection import ALL
 from soundspot.evaluation.validation import validate
 from soundspot.features.cache import open_encoded, sound_shape
@@ -89,11 +90,14 @@ class Media:
         self, models: Sequence[Path], guidance: float = 0.0, device: str = AUTO
     ) -> Evaluation:
         """What runs score on every benchmark."""
-        names = tuple(benchmark.name for benchmark in self.benchmarks)
-        folders = tuple(map(str, models))
-        where = self.test_on.root, self.annotations
-        request = EvaluationRequest(names, folders, *where, guidance=guidance, device=device)
-        return run_evaluation(request)
+        return evaluate(
+            models,
+            [benchmark.name for benchmark in self.benchmarks],
+            data=self.test_on.root,
+            annotations=self.annotations,
+            guidance=guidance,
+            device=device,
+        )
 
 
 @dataclass(frozen=True)

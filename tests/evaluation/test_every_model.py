@@ -11,8 +11,8 @@ import soundspot
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
+from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.predictions import open_model
-from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 
@@ -50,7 +50,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> PairSet:
 @pytest.mark.weights
 @pytest.mark.parametrize("name", soundspot.model_names())
 def test_every_shipped_model_is_evaluated_without_a_cache(few: PairSet, name: str) -> None:
-    (result,) = run_evaluation(EvaluationRequest(("escvoc",), (name,), data=few.root)).results
+    (result,) = evaluate([name], ["escvoc"], data=few.root).results
     assert result.evaluated == 2 and result.contenders[0].name == name
     assert {detection.calibrated for detection in result.source_detections} == {None}
 
@@ -63,8 +63,7 @@ def test_the_cache_of_one_part_is_enough_to_begin_with(few: PairSet, tmp_path: P
     spec = replace(open_model("soundspot-v1").card.features, views=0, noisy=0)
     pairs = PairSet.open(root)
     encode(pairs, cache_folder(pairs, spec), spec)
-    wanted = EvaluationRequest(("escvoc",), ("soundspot-v1+names",), data=root)
-    (result,) = run_evaluation(wanted).results
+    (result,) = evaluate(["soundspot-v1+names"], ["escvoc"], data=root).results
     assert result.evaluated == 2
     assert {detection.calibrated for detection in result.source_detections} == {None}
 
@@ -72,8 +71,7 @@ def test_the_cache_of_one_part_is_enough_to_begin_with(few: PairSet, tmp_path: P
 @pytest.mark.weights
 @pytest.mark.parametrize("name", IN_PAIR_SETS)
 def test_benchmarks_in_their_own_pair_set(few: PairSet, name: str) -> None:
-    wanted = EvaluationRequest((name,), (MODEL,), data=few.root)
-    (result,) = run_evaluation(wanted).results
+    (result,) = evaluate([MODEL], [name], data=few.root).results
     assert result.evaluated == 2
 
 
@@ -86,7 +84,5 @@ def test_benchmarks_with_annotation_files(shared_data: Path, tmp_path: Path, nam
     ids = [(id, "test", None) for id in dict.fromkeys((items[0].frame, items[1].frame))]
     ids += [(items[-1].frame, "test", None), (items[-1].audio, "test", None)]
     pairs = write_pairs(tmp_path / "pairs", list(dict.fromkeys(ids)))
-    models = (MODEL,)
-    wanted = EvaluationRequest((name,), models, data=pairs.root, annotations=folder)
-    (result,) = run_evaluation(wanted).results
+    (result,) = evaluate([MODEL], [name], data=pairs.root, annotations=folder).results
     assert result.evaluated >= 3

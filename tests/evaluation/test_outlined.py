@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from soundspot.evaluation import outlined
+from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.outlined import box_map, box_maps
 from soundspot.evaluation.protocols import PROTOCOLS, score
-from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
 RAMP = np.linspace(0, 1, 7 * 11, dtype=np.float32).reshape(7, 11)
 
@@ -70,10 +70,8 @@ def test_an_evaluation_has_a_second_row(monkeypatch, tiny_pairs, tmp_path) -> No
     from test_runner import save_model
 
     monkeypatch.setattr(outlined, "load_outliner", lambda device: Outliner())
-    wanted = EvaluationRequest(
-        ("escvoc-val",), (save_model(tmp_path / "model"),), tiny_pairs.root, outline=True
-    )
-    (result,) = run_evaluation(wanted).results
+    model = save_model(tmp_path / "model")
+    (result,) = evaluate([model], ["escvoc-val"], data=tiny_pairs.root, outline=True).results
     first, second = [c for c in result.contenders if c.kind == "model"]
     assert first.name in second.name and set(second.scores) == set(PROTOCOLS)
     assert (first.maps != 0).any() and second.maps.shape[1:] == (224, 224)

@@ -8,12 +8,12 @@ import pytest
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import report
 from soundspot.evaluation.benchmarks import find_benchmark
+from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
 from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
-from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def evaluation(tmp_path_factory, tiny_pairs):
             np.save(root / name / f"{pair.id}.npy", shown)
     folders = (root / "perfect", root / "<b>turned")
     names = ("escvoc-val", "escvoc-duets-val")
-    return run_evaluation(EvaluationRequest(names, data=tiny_pairs.root, maps=folders))
+    return evaluate([], names, data=tiny_pairs.root, maps=folders)
 
 
 def test_both_files_are_written_whole(tmp_path, evaluation):

@@ -8,9 +8,9 @@ from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, source_detection
+from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import EncodedFeatures, open_model
-from soundspot.evaluation.runner import EvaluationRequest, run_evaluation
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
@@ -56,8 +56,7 @@ def test_saved_maps_are_scored_and_missing_ones_counted(tmp_path, tiny_pairs):
     maps["val-1"] = ~maps["val-1"]
     del maps["val-3"]
     folder = save_maps(tmp_path / "theirs", maps)
-    wanted = EvaluationRequest(("escvoc-val",), data=tiny_pairs.root, maps=(folder,))
-    (result,) = run_evaluation(wanted).results
+    (result,) = evaluate([], ["escvoc-val"], data=tiny_pairs.root, maps=[folder]).results
     row = rows_of(result, str(folder))
     assert (row.n, row.missing, row.ciou) == (4, 331 - 4, 0.75)
     assert result.missing == {"val-3": f"no map in {folder}"}
@@ -76,9 +75,7 @@ def test_an_archive_of_maps_scores_like_single_files(tmp_path, tiny_pairs):
     (tmp_path / "one").mkdir()
     np.savez(tmp_path / "one" / "maps.npz", **maps)
     folders = (tmp_path / "one", save_maps(tmp_path / "many", maps))
-    (result,) = run_evaluation(
-        EvaluationRequest(("escvoc-val",), data=tiny_pairs.root, maps=folders)
-    ).results
+    (result,) = evaluate([], ["escvoc-val"], data=tiny_pairs.root, maps=folders).results
     assert [rows_of(result, str(folder)).ciou for folder in folders] == [1.0, 1.0]
     assert [c.test.difference for c in result.comparisons] == [0.0, 0.0]
 
@@ -88,8 +85,8 @@ def test_duets_tell_listening_from_looking(tmp_path, tiny_pairs):
     left[:, :6] = 1
     listening = save_maps(tmp_path / "on", {"duet-left": left, "duet-right": 1 - left})
     deaf = save_maps(tmp_path / "off", {"duet-left": left, "duet-right": left})
-    wanted = EvaluationRequest(("escvoc-duets-val",), data=tiny_pairs.root, maps=(listening, deaf))
-    (result,) = run_evaluation(wanted).results
+    maps = [listening, deaf]
+    (result,) = evaluate([], ["escvoc-duets-val"], data=tiny_pairs.root, maps=maps).results
     heard = rows_of(result, str(listening)).listening
     assert heard["peak_side"] == heard["both_sides"] == 1
     assert heard["map_correlation"] == pytest.approx(-1)
@@ -103,9 +100,8 @@ def test_duets_tell_listening_from_looking(tmp_path, tiny_pairs):
 
 def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):
     folder = save_maps(tmp_path / "half", {"duet-left": np.eye(5)})
-    wanted = EvaluationRequest(("escvoc-duets-val",), data=tiny_pairs.root, maps=(folder,))
     with pytest.raises(SoundspotError):
-        run_evaluation(wanted)
+        evaluate([], ["escvoc-duets-val"], data=tiny_pairs.root, maps=[folder])
 
 
 @pytest.mark.slow
@@ -114,12 +110,12 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
 ):
     root = tmp_path / "pairs"
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
-    wanted = EvaluationRequest(("escvoc-val", "escvoc-duets-val"), (model,), data=root)
-    single, duets = run_evaluation(wanted).results
+    names = ("escvoc-val", "escvoc-duets-val")
+    single, duets = evaluate([model], names, data=root).results
     pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
     encode(pairs, cache_folder(pairs, spec), spec)
     monkeypatch.delattr(predictions, "encode_now")
-    again, _ = run_evaluation(wanted).results
+    again, _ = evaluate([model], names, data=root).results
     np.testing.assert_allclose(single.contenders[0].maps, again.contenders[0].maps, atol=1e-4)
     assert {detection.negatives for detection in single.source_detections} == {
         source_detection.OFF_SCREEN,
@@ -139,8 +135,7 @@ def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs
     model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
     monkeypatch.delattr(localizer, "load_encoders")
     # Duets have no made negatives, for which white noise is encoded.
-    wanted = EvaluationRequest(("escvoc-duets-val",), (model,), data=root)
-    assert run_evaluation(wanted).results[0].evaluated == 2
+    assert evaluate([model], ["escvoc-duets-val"], data=root).results[0].evaluated == 2
 
 
 @pytest.mark.slow
@@ -175,25 +170,27 @@ def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):
     shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     (root / "frames" / "val-2.jpg").write_bytes(b"no picture")
     (root / "sounds" / "val-3.flac").unlink()
-    (result,) = run_evaluation(EvaluationRequest(("escvoc-val",), (model,), data=root)).results
+    (result,) = evaluate([model], ["escvoc-val"], data=root).results
     assert set(result.missing) == {"val-2", "val-3"}
     assert "not a readable image" in result.missing["val-2"]
     assert rows_of(result, model).n == rows_of(result, "full frame").n == 3
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    ("models", "benchmarks", "options"),
     [
-        EvaluationRequest(("vggsss",)),
-        EvaluationRequest(()),
-        EvaluationRequest(("vggss",)),
-        EvaluationRequest(("vggss",), models=("any",)),
-        EvaluationRequest(("escvoc-val",), cycles=0),
-        EvaluationRequest(("escvoc-val",), models=("any",), guidance=1.0),
-        EvaluationRequest(("escvoc-val",), cycles=3),
+        ([], ["vggsss"], {}),
+        ([], [], {}),
+        ([], ["vggss"], {}),
+        (["any"], ["vggss"], {}),
+        ([], ["escvoc-val"], {"cycles": 0}),
+        (["any"], ["escvoc-val"], {"guidance": 1.0}),
+        ([], ["escvoc-val"], {"cycles": 3}),
     ],
 )
-def test_bad_requests_are_refused_in_one_sentence(monkeypatch, tmp_path, wanted):
+def test_bad_requests_are_refused_in_one_sentence(
+    monkeypatch, tmp_path, models, benchmarks, options
+):
     monkeypatch.chdir(tmp_path)  # no data/escvoc here
     with pytest.raises(SoundspotError):
-        run_evaluation(wanted)
+        evaluate(models, benchmarks, **options)

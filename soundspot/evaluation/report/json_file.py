@@ -38,7 +38,6 @@ def json_values(evaluation: Evaluation, facts: Mapping[str, Any]) -> dict[str, A
 
 def run_facts(evaluation: Evaluation) -> dict[str, Any]:
     """What anyone needs to get the same numbers again."""
-    request = evaluation.request
     sets = {r.pairs.root: r.pairs for r in evaluation.results if r.pairs is not None}
     data = "; ".join(f"{root}, {pairs.fingerprint()[:16]}" for root, pairs in sets.items())
     return {
@@ -47,7 +46,7 @@ def run_facts(evaluation: Evaluation) -> dict[str, Any]:
         "commit": git_commit(),
         "numpy": np.__version__,
         "data (folder, fingerprint)": data or "none",
-        "annotations": str(request.annotations) if request.annotations else "none",
+        "annotations": str(evaluation.annotations or "none"),
         "protocols": {name: protocol.rule for name, protocol in PROTOCOLS.items()},
         "evaluation": f"maps resized bilinearly to {SIZE} x {SIZE}, stretched to 0..1",
         "cIoU threshold": 0.5,
