@@ -7,7 +7,7 @@ from typing import Annotated
 import soundspot
 from soundspot.cli.options import REPEATABLE, Benchmarks, Device, Flag, Out, say
 from soundspot.common.errors import SoundspotError
-from soundspot.common.id_lists import write_ids
+from soundspot.common.id_lists import read_ids, write_ids
 from soundspot.common.progress import result_console
 
 
@@ -84,7 +84,8 @@ def audit(
             lists of vggss-verified, vggss-offscreen and vggss-single to this folder.
         strict: Exit with code 2 if anything leaks.
     """
-    from soundspot.evaluation.audit import audit_vggss, find_leaks
+    from soundspot.evaluation.audit import audit_vggss, compare_ids
+    from soundspot.evaluation.benchmarks import load_benchmark
 
     if (train_list is None) == (sounder is None):
         raise SoundspotError("audit takes either a training list or --sounder FILE")
@@ -95,7 +96,8 @@ def audit(
             found.write(out)
         return 0
     assert train_list is not None
-    leaks = find_leaks(train_list, benchmark, annotations)
+    items = load_benchmark(benchmark, annotations)
+    leaks = compare_ids(read_ids(train_list), items)
     say(leaks.describe(train_list, benchmark))
     if out is not None:
         write_ids(out, leaks.clean_train)

@@ -71,8 +71,8 @@ def export(
     calibration = None
     if calibrate is not None:
         from soundspot.data.pair_set import PairSet
-        from soundspot.evaluation.predictions import open_model
         from soundspot.evaluation.source_detection import calibrate as choose_threshold
+        from soundspot.inference.models import open_model
 
         model = open_model(source, device)
         if second_look is not None:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from soundspot.common.config import read_bytes
 from soundspot.common.errors import SoundspotError
-from soundspot.common.id_lists import read_ids, write_ids
+from soundspot.common.id_lists import write_ids
 from soundspot.evaluation.annotations import BenchmarkItem, vggss
-from soundspot.evaluation.benchmarks import load_benchmark
 
 COLUMNS = ("video_id", "label", "modality")  # of VGGSounder
 MEDIA_SUFFIX = re.compile(r"\.(mp4|mkv|webm|avi|mov|wav|flac|mp3|m4a|jpg|jpeg|png)$", re.IGNORECASE)
@@ -25,17 +24,14 @@ class AuditReport:
 
     Attributes:
         train: Number of items in the training list, counting duplicates once.
-        benchmark: Number of items in the benchmark.
         leaked: Benchmark ids whose picture or sound is in the training list.
-        clean_train: The training list without leaks: train on this.
-        clean_benchmark: Benchmark ids that did not leak: evaluate on these if it is too late.
+        clean_train: The training list without leaks.
     """
 
     train: int
     benchmark: int
     leaked: tuple[str, ...]
     clean_train: tuple[str, ...]
-    clean_benchmark: tuple[str, ...]
 
     def describe(self, train_list: Path, benchmark: str) -> str:
         """The findings in two lines."""
@@ -43,14 +39,8 @@ class AuditReport:
             f"{benchmark}: {len(self.leaked):,} of {self.benchmark:,} items are in "
             f"{train_list.name} ({self.train:,} items) by id\n"
             f"clean: {len(self.clean_train):,} items to train on, or "
-            f"{len(self.clean_benchmark):,} to evaluate on"
+            f"{self.benchmark - len(self.leaked):,} to evaluate on"
         )
-
-
-def find_leaks(train_list: Path, benchmark: str, annotations: Path) -> AuditReport:
-    """Audit a training list against a benchmark, from their files."""
-    items = load_benchmark(benchmark, annotations)
-    return compare_ids(read_ids(train_list), items)
 
 
 def compare_ids(train_ids: Iterable[str], items: Sequence[BenchmarkItem]) -> AuditReport:
@@ -59,13 +49,11 @@ def compare_ids(train_ids: Iterable[str], items: Sequence[BenchmarkItem]) -> Aud
     train = {id: key(id) for id in train_ids}  # in the list's order, without duplicates
     listed = set(train.values())
     used = {key(name) for item in items for name in (item.frame, item.audio)}
-    leaked = {i.id: bool(listed & {key(i.frame), key(i.audio)}) for i in items}
     return AuditReport(
         train=len(train),
         benchmark=len(items),
-        leaked=tuple(id for id, is_leaked in leaked.items() if is_leaked),
+        leaked=tuple(i.id for i in items if listed & {key(i.frame), key(i.audio)}),
         clean_train=tuple(id for id, name in train.items() if name not in used),
-        clean_benchmark=tuple(id for id, is_leaked in leaked.items() if not is_leaked),
     )
 
 

@@ -53,12 +53,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Flaws:
-    """What is wrong with the annotations themselves; shown in reports.
-
-    Attributes:
-        degenerate: Items with a box that covers no pixel (the box is ignored).
-        empty: Items whose truth has no pixel at all: they count as failures.
-    """
+    """Items with a box that covers no pixel, and those whose truth has none: they fail."""
 
     degenerate: tuple[str, ...]
     empty: tuple[str, ...]

@@ -6,10 +6,10 @@ from pathlib import Path
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation.benchmarks import BENCHMARKS, HARD, Benchmark, find_benchmark
-from soundspot.evaluation.predictions import open_model
 from soundspot.evaluation.report import check_folder, write_report
 from soundspot.evaluation.runner import Asked, Evaluation, score_benchmark
 from soundspot.evaluation.saved_maps import SavedMaps
+from soundspot.inference.models import open_model
 from soundspot.parallel.devices import AUTO
 
 DATA = Path("data")

@@ -88,7 +88,7 @@ def only_own_truth(
 def peak_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
     """Whether the peak is in the sounding half; on the border, or without a peak, it misses."""
     x = peaks(maps)[:, 0]
-    return np.asarray(np.where(_is_left(sides), x < 0.5, x > 0.5))
+    return np.where([side == "left" for side in sides], x < 0.5, x > 0.5)
 
 
 def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
@@ -101,10 +101,6 @@ def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.
     return np.array(
         [np.mean([a @ b for a, b in combinations(unit[indices], 2)]) for indices in members]
     )
-
-
-def _is_left(sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:
-    return np.array([side == "left" for side in sides], dtype=np.bool_)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,9 @@ from soundspot.evaluation import trivial
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import FeatureSpec, encoders_digest
 from soundspot.inference.localizer import Localizer, Part
-from soundspot.inference.models import open_model
-from soundspot.inference.result import Localization
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.films import Film
-
-__all__ = ["Features", "Localizer", "open_features", "open_model"]
 
 BATCH = 32
 NOISES = 16  # different draws of white noise
@@ -169,20 +165,6 @@ def white_noise(model: Localizer) -> Float[Tensor, "n p a"]:
     return torch.cat([model.hear([waveform]).cpu() for waveform in drawn])
 
 
-def answers(
-    model: Localizer,
-    features: Features,
-    frames: Sequence[str],
-    f_a: Float[Tensor, "n p a"],
-    cycles: int | None = None,
-) -> list[Localization]:
-    """The model's answer for each frame under its sound."""
-    found: list[Localization] = []
-    for scenes, heard in _batches(model, features, frames, f_a):
-        found += model.answer(scenes, heard, cycles)
-    return found
-
-
 def maps_of(
     model: Localizer,
     features: Features,
@@ -190,9 +172,10 @@ def maps_of(
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "n h w"]:
-    """The maps of the answers."""
-    found = answers(model, features, frames, f_a, cycles)
-    return np.stack([result.similarity for result in found])
+    """The map of the model's answer for each frame under its sound."""
+    batches = _batches(model, features, frames, f_a)
+    found = (model.answer(scenes, heard, cycles) for scenes, heard in batches)
+    return np.stack([answer.similarity for part in found for answer in part])
 
 
 def maps_by_cycle(
@@ -202,9 +185,7 @@ def maps_by_cycle(
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
 ) -> Float32[np.ndarray, "t n h w"]:
-    """The map of each frame under its sound after each pass of a PCM; one pass without a PCM."""
-    if model.trained_cycles is None:
-        return maps_of(model, features, frames, f_a)[None]
+    """The map of each frame under its sound after each pass of a PCM."""
     batches = _batches(model, features, frames, f_a)
     parts = [model.trace(scenes, heard, cycles) for scenes, heard in batches]
     return np.concatenate(parts, axis=1)

@@ -87,7 +87,5 @@ def baselines(truths: Truths, saliency_maps: RawMaps | None = None) -> list[Cont
 
 
 def guide(maps: RawMaps, saliency_maps: RawMaps, weight: float) -> RawMaps:
-    """Object guidance: both stretched to 0..1 and blended; weight 0 returns the maps unchanged."""
-    if weight == 0:
-        return maps
+    """Object guidance: both stretched to 0..1 and blended."""
     return (1 - weight) * min_max(maps) + weight * min_max(saliency_maps)

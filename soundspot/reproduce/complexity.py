@@ -44,7 +44,6 @@ class Part:
 
     Attributes:
         name: An encoder's name, or the path of the part in the method.
-        parameters: How many it has.
         frame: GFLOPs to localize in one frame.
         step: GFLOPs per pair of a training step's forward pass, both views.
     """
@@ -89,11 +88,6 @@ class Complexity:
             for part in (*self.parts, self.total)
         )
         return Table("", note, header, tuple(rows))
-
-
-def gflops(recipe: Recipe) -> float:
-    """The paper's GFLOPs: the forward pass of both views in training, for one pair."""
-    return measure(recipe).total.step
 
 
 def measure(recipe: Recipe) -> Complexity:

@@ -34,7 +34,6 @@ class Line:
     """One line of a table, the same for every seed.
 
     Attributes:
-        label: Its name in the table.
         base: A key of bases.yaml.
         settings: What differs from the base.
         quick: What else differs in a quick run.
@@ -59,10 +58,6 @@ class Experiment:
     """A table or a figure.
 
     Attributes:
-        title: As the paper numbers it.
-        note: What the reader should know.
-        lines: Its lines, in the paper's order.
-        gflops: Whether to show what each line costs.
         bench: Whether to compare methods: their mean rank, trained parameters and time per pair,
             and how well they notice that no source is visible.
         figure: What to draw beside the table.

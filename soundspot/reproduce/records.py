@@ -47,10 +47,7 @@ class Scores:
     """The scores of a run, or of a baseline, on a test set.
 
     Attributes:
-        tested_on: The test set.
         by_protocol: cIoU of each pair, by protocol.
-        commit: The commit that scored.
-        guidance: Weight of object guidance.
         ms: CPU time of a map, in milliseconds, without the encoders.
         no_source_f1: F1 of noticing that no source is visible; None without made negatives.
         duets: Per duet, the share of its two sounds whose peak is on the sounding side.
@@ -156,20 +153,16 @@ class TableLine:
     """A line of a table: a method over its seeds, or a baseline, which has none.
 
     Attributes:
-        label: Its name.
         ciou: By the paper's protocol, as is the AUC.
         ciou_interval: Over pairs, each averaged over the seeds.
         protocols: Protocol -> mean cIoU and AUC.
-        seeds: Its runs.
         peak_side: Share of the sounds of duets whose peak is on the sounding side.
         inverted: cIoU of the maps upside down.
         curve: Success by cIoU threshold.
         passes: Mean cIoU and AUC after each pass of a PCM.
-        gflops: What it costs.
         mean_rank: By cIoU and AUC under every protocol; 1 is the best.
         no_source_f1: F1 of noticing that no source is visible.
         parameters: How many are trained and used.
-        ms: CPU time of a map.
         published: cIoU and AUC of the paper on the same data.
         original: The same of the method's own paper.
     """

@@ -23,7 +23,7 @@ from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.trivial import ORACLE
 from soundspot.model.checkpoint import build_method
 from soundspot.reproduce import experiments, records, runs
-from soundspot.reproduce.complexity import gflops
+from soundspot.reproduce.complexity import measure
 from soundspot.reproduce.experiments import Experiment, Line
 from soundspot.reproduce.figures import draw_curves
 from soundspot.reproduce.records import (
@@ -158,7 +158,7 @@ def summarize_line(
         if quoted and scored[0].published in quoted:
             more[name] = tuple(quoted[scored[0].published])
     if experiment.gflops:
-        more["gflops"] = gflops(taken[-1].recipe)
+        more["gflops"] = measure(taken[-1].recipe).total.step
     if experiment.figure == "success":
         curves = [success_curve(np.array(scores.by_protocol[MAIN])) for scores in scored]
         more["curve"] = tuple(np.mean(curves, axis=0).tolist())

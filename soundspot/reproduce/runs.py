@@ -57,11 +57,7 @@ Say = Callable[[str], None]
 class Media:
     """The data to train and test on; without them a table is made from records alone.
 
-    Attributes:
-        train_on: The training set.
-        test_on: The media of the benchmarks.
-        benchmarks: One benchmark, then its duets if it has any.
-        annotations: Folder of their annotation files, if the pair set has none.
+    The benchmarks are one and then its duets, if it has any.
     """
 
     train_on: PairSet
@@ -105,15 +101,7 @@ class ReproductionPlan:
     """What to reproduce.
 
     Attributes:
-        name: The table or figure.
-        data: The training set.
-        tested_on: The test set.
-        media: Both of them, to train and score what has no record; None: leave it out.
-        seeds: How many, counted from 0.
-        quick: Fewer steps.
-        runs: Folder of all runs.
-        records: File of the records of runs.
-        device: Where to compute, as `soundspot.load` takes it.
+        media: The data, to train and score what has no record; None: leave it out.
         lines: Labels of the lines that may be trained; none: all of them.
     """
 

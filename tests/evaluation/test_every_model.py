@@ -12,9 +12,9 @@ from soundspot.data.pair_set import Pair, PairSet
 from soundspot.data.writer import PairWriter
 from soundspot.evaluation.benchmarks import BENCHMARKS, load_benchmark
 from soundspot.evaluation.evaluate import evaluate
-from soundspot.evaluation.predictions import open_model
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
+from soundspot.inference.models import open_model
 
 MODEL = "soundspot-fast-v1+names"  # on one visual encoder, and quick
 HALF = (0.0, 0.25, 0.5, 0.75)

@@ -62,6 +62,6 @@ def test_the_evidence_is_taken_from_the_stored_features_of_both_parts(monkeypatc
     assert known.motion[0, 0, 0] > known.motion[0, -1, -1] == known.motion[1].max() == 0
     weights = evidence.Weights((1.0, 1.0, 0.0, 9.0, 0.0), (0.0,) * 6)
     monkeypatch.setattr(evidence, "read_weights", lambda: weights)
-    found = predictions.answers(model, both, ["a", "b"], torch.zeros(2, 3, 1024))
-    assert found[0].similarity.argmax() < 14 * 7 and found[0].score == 0.5
+    found = predictions.maps_of(model, both, ["a", "b"], torch.zeros(2, 3, 1024))
+    assert found[0].argmax() < 14 * 7 and found[0].max() == 0.5
     assert set(both.lost) == {"lost 0.3", "lost 0.0"}

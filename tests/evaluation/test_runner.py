@@ -10,11 +10,12 @@ from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, source_detection
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
-from soundspot.evaluation.predictions import EncodedFeatures, open_model
+from soundspot.evaluation.predictions import EncodedFeatures
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
+from soundspot.inference.models import open_model
 from soundspot.model import checkpoint
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig

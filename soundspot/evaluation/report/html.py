@@ -11,12 +11,10 @@ from jaxtyping import Float, Int
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from soundspot.data.pair_set import ItemError
-from soundspot.evaluation.metrics import THRESHOLDS, success_curve
-from soundspot.evaluation.report.pictures import Series, as_data_url, line_chart, pair_picture
+from soundspot.evaluation.report.pictures import as_data_url, pair_picture, success_chart
 from soundspot.evaluation.report.tables import detail_tables, headline_tables, percent
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result
-from soundspot.evaluation.trivial import ORACLE
 
 SHOWN = 4  # pairs of each kind
 LISTED = 200  # missing ids on the page; report.json has them all
@@ -54,19 +52,9 @@ def _section(result: Result) -> dict[str, Any]:
         "unlisted": result.lost - len(listed),
         "headline_tables": headline_tables(result),
         "detail_tables": detail_tables(result),
-        "success_chart": _success_chart(result),
+        "success_chart": success_chart(result.contenders),
         "examples": {c.name: grids for c in own if (grids := _examples(c, result))},
     }
-
-
-def _success_chart(result: Result) -> str | None:
-    x = THRESHOLDS.tolist()
-    series = [
-        Series(c.name, x, success_curve(c.scores[MAIN]).tolist(), baseline=c.kind == "trivial")
-        for c in result.contenders
-        if c.name != ORACLE
-    ]
-    return line_chart(series, "cIoU threshold", "success ratio, %")
 
 
 def _examples(contender: Contender, result: Result) -> dict[str, list[Picture]]:

@@ -82,13 +82,8 @@ def _details(result: Result) -> dict[str, Any]:
         },
         "paired_tests": [asdict(comparison) for comparison in result.comparisons],
         "no_visible_source": [
-            {
-                "model": detection.model,
-                "negatives": detection.negatives,
-                "found": asdict(detection.scores),  # the key in reports of this format
-                "calibrated": detection.calibrated,
-                "f1": detection.f1,
-            }
+            # The scores are called "found" in reports of this format.
+            {"found" if key == "scores" else key: value for key, value in asdict(detection).items()}
             for detection in result.source_detections
         ],
         "verdicts": [asdict(verdict) for verdict in result.verdicts],

@@ -6,51 +6,44 @@ Axes: h w pixels of a frame, gh gw the grid of a map.
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
 from soundspot.data.manifest import Box
-from soundspot.evaluation.metrics import SIZE, box_pixels
+from soundspot.evaluation.metrics import SIZE, THRESHOLDS, box_pixels, success_curve
 from soundspot.evaluation.protocols import evaluation_maps
+from soundspot.evaluation.rows import MAIN, Contender
+from soundspot.evaluation.trivial import ORACLE
 from soundspot.inference.figures import GREEN, overlay
 
 
-@dataclass(frozen=True)
-class Series:
-    """A line of a chart; y are fractions, and baselines are dashed."""
-
-    name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    baseline: bool = False
-
-
-def line_chart(series: Sequence[Series], x_label: str, y_label: str) -> str | None:
-    """A line chart as SVG inside a URL; None without matplotlib."""
+def success_chart(contenders: Sequence[Contender]) -> str | None:
+    """Success by threshold as SVG inside a URL, baselines dashed; None without matplotlib."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return None
     figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
-    for line in series:
-        style = "--" if line.baseline else ".-"
-        axes.plot(line.x, [100 * y for y in line.y], style, label=line.name)
+    axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio, %")
+    for contender in contenders:
+        if contender.name != ORACLE:
+            style = "--" if contender.kind == "trivial" else ".-"
+            success = 100 * success_curve(contender.scores[MAIN])
+            axes.plot(THRESHOLDS, success, style, label=contender.name)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     drawn = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": x_label}):  # the same ids every time
+    with matplotlib.rc_context({"svg.hashsalt": "success"}):  # the same ids every time
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return _data_url(drawn, "svg+xml")
 
 
 def pair_picture(
     frame: UInt8[np.ndarray, "h w 3"],
-    map: Float[np.ndarray, "gh gw"] | None,
+    map: Float[np.ndarray, "gh gw"],
     boxes: Sequence[Box],
     side: int = SIZE,
 ) -> Image.Image:
@@ -59,8 +52,7 @@ def pair_picture(
     The frame is squashed to a square, as in the evaluation.
     """
     image = Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC)
-    if map is not None:
-        image = Image.fromarray(overlay(np.asarray(image), evaluation_maps(map[None], side)[0]))
+    image = Image.fromarray(overlay(np.asarray(image), evaluation_maps(map[None], side)[0]))
     draw = ImageDraw.Draw(image)
     for box in boxes:
         x1, y1, x2, y2 = box_pixels(box, side)
