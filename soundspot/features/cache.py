@@ -51,14 +51,7 @@ def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
 class Description:
     """The features.json of a cache: what its arrays were made from, and what their rows are.
 
-    Attributes:
-        code_version: CODE_VERSION when it was made.
-        spec: Everything of a FeatureSpec but the numbers of views and noisy sounds.
-        weights: Digest of the encoders' weights.
-        pairs: Fingerprint of the pair set.
-        sounds: The sound of each row of audio.npy and of its noisy versions.
-        train_frames: The frame of each row of the views.
-        eval_frames: The frame of each row of the evaluation views.
+    The spec is that of `kind_of`; weights and pairs are the digests of encoders and pair set.
     """
 
     code_version: int
