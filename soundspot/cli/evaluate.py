@@ -128,8 +128,8 @@ def reproduce(
 
     Args:
         table: Table (main, reproductions, strategy, augmentations, scaling, fusion, cycles),
-            figure (success, iterations, false-negatives), or one that is not in the paper
-            (steps, ingredients).
+            figure (success, iterations, examples, false-negatives), or one that is not in the
+            paper (steps, ingredients).
         data: Pair set to train on. With --no-training only its name counts, escvoc by default.
         seeds: Number of seeds. Default: 3, or 1 with --quick.
         quick: Train for only a few steps, to see the whole table quickly.
@@ -142,7 +142,7 @@ def reproduce(
         no_training: Make the table from records alone, without any data set, and name the lines
             that have none.
         line: Train only this line; repeat for several. The others are taken from the records.
-        out: Folder for the table as JSON, and the figure. Default: as --runs.
+        out: Folder for the table as JSON and Markdown, and the figure. Default: as --runs.
     """
     from soundspot.reproduce import runs as known
     from soundspot.reproduce.experiments import check_lines, find_table

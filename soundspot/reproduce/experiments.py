@@ -68,7 +68,7 @@ class Experiment:
     lines: tuple[Line, ...]
     gflops: bool = False
     bench: bool = False
-    figure: Literal["success", "iterations", "steps"] | None = None
+    figure: Literal["success", "iterations", "steps", "examples"] | None = None
 
 
 def table_names() -> list[str]:
@@ -79,7 +79,10 @@ def table_names() -> list[str]:
 def find_table(name: str) -> Experiment:
     """A table or figure by name."""
     files = {table: TABLES / f"{table}.yaml" for table in table_names()}
-    return from_dict(Experiment, read_yaml(choose("table", name, files)))
+    content = read_yaml(choose("table", name, files))
+    if "lines_of" in content:  # another table's, so that they are written down once
+        content["lines"] = read_yaml(files[content.pop("lines_of")])["lines"]
+    return from_dict(Experiment, content)
 
 
 def lines_for(experiment: Experiment, pairs: PairSet | TrainingSet) -> list[Line]:

@@ -25,7 +25,7 @@ from soundspot.model.checkpoint import build_method
 from soundspot.reproduce import experiments, records, runs
 from soundspot.reproduce.complexity import measure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.figures import draw_curves
+from soundspot.reproduce.figures import draw_curves, draw_examples
 from soundspot.reproduce.records import (
     TABLE_FORMAT,
     Record,
@@ -44,51 +44,67 @@ LOGGED["z_std"] = "train_z_std"
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
-    """Reproduce a table, print it, and write it to a folder as JSON, with its figure."""
+    """Reproduce a table, print it, and write it as JSON and Markdown with its figure.
+
+    Args:
+        plan: What to reproduce.
+        out: Folder for the files.
+        say: Receives progress messages.
+    """
     for path, is_right in ((out, out.is_dir), (plan.records, plan.records.is_file)):
         if path.exists() and not is_right():
             raise SoundspotError(f"{path} should be a {'folder' if path == out else 'file'}")
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
-    results = reproduce_table(plan, say)
+    results, taken = reproduce_table(plan, say)
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"{plan.name}.json"
     write_text(place, as_json(results))
-    figure = draw_curves(results, out / f"{plan.name}.svg")
+    write_text(out / f"{plan.name}.md", as_markdown(results))
+    if results.figure == "examples":
+        figure = draw_examples(results.title, taken, plan, out / f"{plan.name}.png")
+    else:
+        figure = draw_curves(results, out / f"{plan.name}.svg")
     result_console().print(as_table(results).rich())
     if results.not_run:
         say(not_run(results))
     say(f"written: {place}" + (f", {figure}" if figure else ""))
 
 
-def reproduce_table(plan: ReproductionPlan, say: Say) -> Results:
-    """Train what is missing, test everything, and summarize it."""
+def reproduce_table(
+    plan: ReproductionPlan, say: Say
+) -> tuple[Results, dict[str, dict[int, ScoredRun]]]:
+    """Train what is missing, test everything, and summarize it; the runs by line and seed too."""
     experiment = experiments.find_table(plan.name)
     known = records.read_records(plan.records)
     if plan.tested_on.coverage is not None:
         say(f"only part of the test set is available: {plan.tested_on.coverage}")
     # Take the runs of every line.
-    lines, missing, folders = [], [], []
+    taken: dict[str, dict[int, ScoredRun]] = {}
+    lines, missing = [], []
     for line in experiments.lines_for(experiment, plan.data):
         found = {}
         for seed in experiments.seeds_of(line, plan.data, plan.seeds):
-            run = runs.take_run(plan, known, line, seed, say)
-            # Some were recorded without their passes.
-            if run is not None and (run.scores.by_cycle or experiment.figure != "iterations"):
+            needs_folder = experiment.figure == "examples" and seed == 0
+            run = runs.take_run(plan, known, line, seed, say, needs_folder)
+            if run is not None:
                 found[seed] = run
+        if experiment.figure == "iterations":  # some were recorded without their passes
+            found = {seed: run for seed, run in found.items() if run.scores.by_cycle}
         if found:
-            folders += [run.folder for run in found.values() if run.folder]
+            taken[line.label] = found
             lines.append(summarize_line(line, found, experiment))
         else:
             missing.append(line.label)
     if not lines:
         raise SoundspotError(f"no run of {plan.name} is recorded in {plan.records}")
     # Compare them with what needs no model, and with each other.
+    folders = [run.folder for found in taken.values() for run in found.values() if run.folder]
     trivial = _baselines(plan, known, folders)
     if experiment.bench:
         ranked = with_mean_ranks([*lines, *trivial])
         lines, trivial = ranked[: len(lines)], ranked[len(lines) :]
-    return Results(
+    results = Results(
         format=TABLE_FORMAT,
         table=plan.name,
         title=experiment.title,
@@ -106,6 +122,7 @@ def reproduce_table(plan: ReproductionPlan, say: Say) -> Results:
         coverage=plan.tested_on.coverage,
         not_run=tuple(missing),
     )
+    return results, taken
 
 
 def _baselines(
@@ -280,6 +297,12 @@ def as_table(results: Results) -> Table:
         f"the step was chosen on validation data{quick}. The interval is over test pairs."
     )
     return Table(f"{results.title} ({results.data})", note, ("", *shown), body)
+
+
+def as_markdown(results: Results) -> str:
+    """The printed table, and what was not run, as Markdown."""
+    missing = not_run(results)
+    return as_table(results).markdown() + (f"\n{missing}\n" if missing else "")
 
 
 def as_json(results: Results) -> str:

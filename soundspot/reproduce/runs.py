@@ -190,18 +190,29 @@ def take_run(
     line: Line,
     seed: int,
     say: Say,
+    needs_folder: bool = False,
 ) -> ScoredRun | None:
-    """A run with its scores; None if it would have to be trained and the plan forbids that."""
+    """A run with its scores; None if it would have to be trained and the plan forbids that.
+
+    Args:
+        plan: What to reproduce.
+        known: The records of runs.
+        line: Its line of the table.
+        seed: Its seed.
+        say: Receives progress messages.
+        needs_folder: Whether its scores are not enough, if it may be trained.
+    """
     recipe = recipe_of(line, plan.data, seed, plan.quick)
     run = plan.data.fingerprint, records.settings_of(recipe)
     record = next((record for record in known if record.run == run), None)
     scores = record.find(plan.tested_on, line.guidance) if record else None
     media = plan.media if not plan.lines or line.label in plan.lines else None
     folder = None if media is None else run_folder(plan.runs, recipe, media.train_on)
-    if record and record.training and scores:
+    finished = folder is not None and (folder / RESULT).exists()
+    # A record is enough, unless the run itself is needed and can be had.
+    if record and record.training and scores and (finished or not needs_folder or media is None):
         say(f"{line.label}, seed {seed}: recorded")
-        kept = folder if folder and (folder / RESULT).exists() else None
-        return ScoredRun(recipe, record.training, scores, kept)
+        return ScoredRun(recipe, record.training, scores, folder if finished else None)
     if media is None or folder is None:
         say(f"{line.label}, seed {seed}: not run")
         return None

@@ -13,7 +13,7 @@ from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.report.html import extremes, html_page
 from soundspot.evaluation.report.json_file import run_facts
 from soundspot.evaluation.report.pictures import as_data_url, pair_picture
-from soundspot.evaluation.report.tables import detail_tables, headline_tables
+from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,11 @@ def test_comparisons_name_the_better_model(evaluation):
     tables = headline_tables(evaluation.results[0])
     tests = next(table for table in tables if table.title.endswith("paired tests"))
     assert all(row[2].startswith("+") for row in tests.rows)
+
+
+def test_a_bar_in_a_name_does_not_break_markdown():
+    table = Table("t", "n", ("a", "b"), (("x|y", "1\n2"),))
+    assert table.markdown().splitlines()[-1] == "| x\\|y | 1<br>2 |"
 
 
 def test_extremes_do_not_repeat_pairs():

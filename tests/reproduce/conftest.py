@@ -18,7 +18,7 @@ BASES = {"tiny": {"sspl": SSPL, "contrastive": {"method": "contrastive", **SMALL
 PLAIN = {"label": "plain", "published": {"flickr10k/flickr": [0.5, 0.4]}}
 GUIDED = {"label": "guided", "base": "contrastive", "guidance": 0.25}
 BENCHMARKS = "escvoc-val", "escvoc-duets-val"
-FIGURES = "success", "steps", "iterations"
+FIGURES = "success", "steps", "examples", "iterations"
 
 
 @pytest.fixture

@@ -44,14 +44,14 @@ def test_a_cut_score_stays_on_its_side_of_every_threshold():
 
 def test_the_table_of_records_is_that_of_the_runs(make_plan, tmp_path):
     here = make_plan("full", tmp_path / "here")
-    table = results.reproduce_table(here, quiet)
+    table, _ = results.reproduce_table(here, quiet)
     assert not table.not_run and (here.records.parent).is_dir()
     # Elsewhere: the records alone.
     there = replace(without_media(here), runs=tmp_path / "there")
-    assert results.reproduce_table(there, quiet) == table
+    assert results.reproduce_table(there, quiet)[0] == table
     assert not there.runs.exists()
     # A table that asks for less shows no more than it would by itself.
-    plain = results.reproduce_table(replace(there, name="plain"), quiet).lines[0]
+    plain = results.reproduce_table(replace(there, name="plain"), quiet)[0].lines[0]
     assert plain.inverted is plain.gflops is plain.ms is plain.seeds[0].validations is None
 
 
@@ -82,6 +82,7 @@ def test_what_is_recorded_is_shown_and_the_rest_is_named(make_plan, keep, tmp_pa
     assert [(seed.seed, seed.ciou) for seed in line.seeds] == [(0, 0.6), (2, 0.0)]
     assert line.ciou.mean == pytest.approx(0.3) and line.inverted is None
     assert found.not_run == ("guided",) and "Not run: guided." in said
+    assert results.as_markdown(found).endswith("|\n\nNot run: guided.\n")
     assert found.trivial == ()  # nothing is known of them without data
     with pytest.raises(SoundspotError):
         results.reproduce_table(replace(plan, records=tmp_path / "none"), quiet)
@@ -89,8 +90,8 @@ def test_what_is_recorded_is_shown_and_the_rest_is_named(make_plan, keep, tmp_pa
 
 def test_only_the_lines_asked_for_are_trained(make_plan, tmp_path):
     plan = make_plan(folder=tmp_path, lines=("plain",))
-    found = results.reproduce_table(plan, quiet)
-    assert [line.label for line in found.lines] == ["plain"] and found.not_run == ("guided",)
+    found, taken = results.reproduce_table(plan, quiet)
+    assert list(taken) == ["plain"] and found.not_run == ("guided",)
 
 
 def test_new_scores_join_those_on_another_test_set(make_plan, keep, tmp_path):
@@ -124,7 +125,7 @@ def test_a_run_of_a_setting_that_is_no_more_is_left_alone(make_plan, keep, tmp_p
         plan.records, [replace(record, training=replace(record.training, recipe=old))]
     )
     keep(plan, 1)
-    assert results.reproduce_table(plan, quiet).not_run == ("plain",)
+    assert results.reproduce_table(plan, quiet)[0].not_run == ("plain",)
     assert len(records.read_records(plan.records)) == 2
 
 

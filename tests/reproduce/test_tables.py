@@ -5,11 +5,12 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.evaluation.metrics import auc, ciou_at
-from soundspot.reproduce import experiments, results, runs
+from soundspot.reproduce import experiments, figures, results, runs
 from soundspot.reproduce.experiments import Line
 from soundspot.reproduce.records import Results, SeedResult, TableLine
 from tests.reproduce.conftest import BASES
@@ -20,14 +21,11 @@ def quiet(line):
 
 
 def reproduce(plan):
-    return results.reproduce_table(plan, quiet)
+    return results.reproduce_table(plan, quiet)[0]
 
 
 def folder_of(plan, label):
-    line = next(x for x in experiments.find_table(plan.name).lines if x.label == label)
-    reproduce(plan)
-    recipe = experiments.recipe_of(line, plan.data, 0, quick=False)
-    return runs.run_folder(plan.runs, recipe, plan.media.train_on)
+    return results.reproduce_table(plan, quiet)[1][label][0].folder
 
 
 @pytest.mark.slow
@@ -100,6 +98,7 @@ def test_a_table_is_trained_tested_and_kept(make_plan, tables, tmp_path, capsys)
     labels = {line.label for line in found.trivial}
     assert labels >= {"centered disc", "full frame", "image saliency"}
     assert "±" in capsys.readouterr().out
+    assert "| plain |" in (out / "plain.md").read_text()
     part = "5 of the 331 pairs of escvoc-val"
     assert part in found.coverage and part in results.as_table(found).note
 
@@ -205,12 +204,26 @@ def test_guidance_changes_the_scores_of_the_same_run(make_plan, tables):
     assert guided.tolist() != list(runs.score_run(folder, plan.media).by_protocol["sspl"])
 
 
-@pytest.mark.parametrize("name", ["success", "steps"])
+@pytest.mark.parametrize("name", ["success", "steps", "examples"])
 def test_figures_are_drawn(make_plan, tables, tmp_path, name):
     pytest.importorskip("matplotlib")
     plan = make_plan(name)
     results.write_table(plan, tmp_path / "out", quiet)
-    assert "</svg>" in (tmp_path / "out" / f"{name}.svg").read_text()
+    if name == "examples":
+        wide, high = Image.open(tmp_path / "out" / "examples.png").size
+        assert high > wide > 3 * figures.SIDE  # the frame and two lines, all five pairs
+    else:
+        assert "</svg>" in (tmp_path / "out" / f"{name}.svg").read_text()
+    results.write_table(dataclasses.replace(plan, media=None), tmp_path / "again", quiet)
+    assert (tmp_path / "again" / "examples.png").exists() is False  # maps need the runs
+
+
+def test_pairs_stand_at_quantiles_of_the_mean_score():
+    mine = np.array([0.0, 0.9, 0.2, 0.5, 0.7, 0.1])
+    theirs = np.array([0.1, 0.7, 0.2, 0.5, 0.9, 0.0])
+    # Means: 0.05, 0.8, 0.2, 0.5, 0.8, 0.05; from the highest: 1, 4, 3, 2, 0, 5.
+    assert figures.choose_pairs(np.stack([mine, theirs]), 3) == [4, 2, 5]
+    assert figures.choose_pairs(np.stack([mine, theirs]), 9) == [1, 4, 3, 2, 0, 5]
 
 
 def test_bad_requests_get_a_sentence(make_plan, pairs, tables, tmp_path):

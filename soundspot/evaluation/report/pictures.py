@@ -43,7 +43,7 @@ def success_chart(contenders: Sequence[Contender]) -> str | None:
 
 def pair_picture(
     frame: UInt8[np.ndarray, "h w 3"],
-    map: Float[np.ndarray, "gh gw"],
+    map: Float[np.ndarray, "gh gw"] | None,
     boxes: Sequence[Box],
     side: int = SIZE,
 ) -> Image.Image:
@@ -52,7 +52,8 @@ def pair_picture(
     The frame is squashed to a square, as in the evaluation.
     """
     image = Image.fromarray(frame).resize((side, side), Image.Resampling.BICUBIC)
-    image = Image.fromarray(overlay(np.asarray(image), evaluation_maps(map[None], side)[0]))
+    if map is not None:
+        image = Image.fromarray(overlay(np.asarray(image), evaluation_maps(map[None], side)[0]))
     draw = ImageDraw.Draw(image)
     for box in boxes:
         x1, y1, x2, y2 = box_pixels(box, side)

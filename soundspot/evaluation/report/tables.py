@@ -1,4 +1,4 @@
-"""The tables of a report, defined once for the terminal and HTML.
+"""The tables of a report, defined once for the terminal, Markdown and HTML.
 
 Numbers are in %. Axes: n pairs.
 """
@@ -40,6 +40,16 @@ class Table:
     note: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """As Markdown."""
+        lines = [f"### {self.title}", "", self.note, ""]
+        lines.append(f"| {' | '.join(self.header)} |")
+        lines.append("|---" + "|---:" * (len(self.header) - 1) + "|")
+        for row in self.rows:
+            cells = (cell.replace("|", "\\|").replace("\n", "<br>") for cell in row)
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
 
     def rich(self) -> RichTable:
         """For the terminal."""
