@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from soundspot.common.errors import SoundspotError
-from soundspot.parallel import ray_cluster
 from soundspot.parallel.processes import Load, map_in_processes, process_count
 
 CRASHED = "crashed the process that read it (out of memory, or a faulty decoder)"
@@ -61,7 +60,9 @@ def map_loaded(
     one. `crashed` gives the result of an item that killed its process.
     """
     if engine.name == "ray":
-        return ray_cluster.map_on_ray(load, items, crashed, engine.jobs)
+        from soundspot.parallel.ray_cluster import map_on_ray  # one file needs no cluster
+
+        return map_on_ray(load, items, crashed, engine.jobs)
     count = process_count(engine.jobs)
     if count > 1:
         return map_in_processes(load, items, crashed, count)

@@ -149,6 +149,7 @@ def test_a_camera_that_is_refused(playwright, address: str):
     browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
     tab = browser.new_page()
     tab.goto(address)
+    tab.wait_for_selector("body[data-model=ready]")  # what loads may still say so until then
     tab.click("#camera")
     assert sentence(tab)
     browser.close()
