@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from soundspot.data.pair_set import PairSet
 from soundspot.features.cache import cache_folder
@@ -40,9 +39,9 @@ def script():
 def tables(tmp_path, monkeypatch):
     folder = tmp_path / "tables"
     folder.mkdir()
-    (folder / "bases.yaml").write_text(yaml.safe_dump(BASES))
+    (folder / "bases.yaml").write_text(json.dumps(BASES))
     main = {"title": "Methods", "note": "A note.", "lines": LINES}
-    (folder / "main.yaml").write_text(yaml.safe_dump(main))
+    (folder / "main.yaml").write_text(json.dumps(main))
     monkeypatch.setattr(experiments, "TABLES", folder)
 
 

@@ -22,7 +22,7 @@ from soundspot.media.sound import SOUND_SECONDS
 SIDE = 64  # pixels
 RATE = 8  # pictures a second
 
-Film = UInt8[np.ndarray, "n s s"]
+Film = UInt8[np.ndarray, "_n _s _s"]
 
 
 def read_films(media: Media, times: Sequence[float]) -> list[Film | None]:
