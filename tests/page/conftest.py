@@ -78,6 +78,18 @@ def browser(playwright, media: Path):
     launched.close()
 
 
+@pytest.fixture
+def refused_tab(playwright, address: str):
+    """The page in a browser that denies whatever it asks permission for."""
+    flags = [*FLAGS, "--deny-permission-prompts"]
+    launched = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+    tab = launched.new_page()
+    tab.set_default_timeout(PATIENCE)
+    tab.goto(address)
+    yield tab
+    launched.close()
+
+
 class Visitor:
     """Pages in one browser; whatever they do, no request leaves it and no script fails."""
 

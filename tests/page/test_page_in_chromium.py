@@ -142,17 +142,11 @@ def test_camera_and_microphone(phone):
     tab.wait_for_selector("body[data-mode=example]")
 
 
-def test_a_camera_that_is_refused(playwright, address: str):
-    from conftest import CHROMIUM, FLAGS  # type: ignore[import-not-found]
-
-    flags = [*FLAGS, "--deny-permission-prompts"]
-    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-    tab = browser.new_page()
-    tab.goto(address)
+def test_a_camera_that_is_refused(refused_tab):
+    tab = refused_tab
     tab.wait_for_selector("body[data-model=ready]")  # what loads may still say so until then
     tab.click("#camera")
     assert sentence(tab)
-    browser.close()
 
 
 def test_offline_after_the_first_visit(visitor):
