@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
+from fastapi.testclient import TestClient
 
 import soundspot
 from brightness import brightness_localizer
@@ -14,14 +14,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def test_the_service_answers_and_refuses(tmp_path: Path, monkeypatch):
-    pytest.importorskip("fastapi")
-    pytest.importorskip("python_multipart")
-    testing = pytest.importorskip("fastapi.testclient")
     monkeypatch.setattr(soundspot, "load", brightness_localizer)
     (block,) = re.findall(r"^```py\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
     names: dict = {}
     exec(compile(block, PAGE.name, "exec"), names)
-    client = testing.TestClient(names["app"])
+    client = TestClient(names["app"])
     frame = np.full((48, 64, 3), 40, np.uint8)
     sound = np.random.default_rng(0).normal(0, 0.2, 32_000).astype(np.float32)
     write_video(tmp_path / "clip.mp4", [frame] * 10, sound, 5.0)
