@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import soundspot
-from soundspot.cli.options import REPEATABLE, Benchmarks, Device, Flag, Out, say
+from soundspot.cli.options import REPEATABLE, Benchmarks, Device, Flag, Out, own_command, say
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import read_ids, write_ids
 from soundspot.common.progress import result_console
@@ -55,6 +55,7 @@ def evaluate(
         outline=outline,
         out=out,
         device=device,
+        command=own_command(),
     )
     report.show(done)
     if out is not None:
@@ -161,7 +162,7 @@ def reproduce(
         *(table, trained_on, tested_on, media, count, quick, runs, kept, device),
         lines=tuple(line or ()),
     )
-    write_table(plan, out or runs, say)
+    write_table(plan, out or runs, say, own_command())
 
 
 def complexity(*words: str, json: Flag = False) -> None:

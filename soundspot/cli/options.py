@@ -1,5 +1,6 @@
 """What the verbs share: types of options, and where results are printed."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,11 @@ def read_moment(kind: object, tokens: Sequence[Token]) -> float | str:
 
 
 Moment = Annotated[float | Literal["best", "middle"], Parameter(converter=read_moment)]
+
+
+def own_command() -> str:
+    """The command line that is running, for reports that say how they were made."""
+    return shlex.join(["soundspot", *sys.argv[1:]])
 
 
 def say(line: str) -> None:

@@ -27,6 +27,7 @@ def evaluate(
     outline: bool = False,
     out: str | Path | None = None,
     device: str = AUTO,
+    command: str = "",
 ) -> Evaluation:
     """Score models on benchmarks, alongside trivial baselines, like `soundspot evaluate`.
 
@@ -42,6 +43,7 @@ def evaluate(
         outline: Also score each model with the boxes around the outlines of its maps.
         out: Folder for report.json and report.html.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
+        command: What repeats this evaluation; the report tells it.
 
     Returns:
         One result per benchmark, each with a row for every contender and protocol.
@@ -76,7 +78,7 @@ def evaluate(
     results = [score_benchmark(b, media[b.name], truths, asked, opened, saved) for b in chosen]
     done = Evaluation(truths, tuple(results), tuple(opened))
     if out is not None:
-        write_report(done, Path(out))
+        write_report(done, Path(out), command)
     return done
 
 

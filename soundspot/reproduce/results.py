@@ -4,7 +4,6 @@ Numbers are fractions.
 """
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,20 +42,21 @@ LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_du
 LOGGED["z_std"] = "train_z_std"
 
 
-def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
+def write_table(plan: ReproductionPlan, out: Path, say: Say, command: str = "") -> None:
     """Reproduce a table, print it, and write it as JSON and Markdown with its figure.
 
     Args:
         plan: What to reproduce.
         out: Folder for the files.
         say: Receives progress messages.
+        command: What repeats this; the JSON tells it.
     """
     for path, is_right in ((out, out.is_dir), (plan.records, plan.records.is_file)):
         if path.exists() and not is_right():
             raise SoundspotError(f"{path} should be a {'folder' if path == out else 'file'}")
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
-    results, taken = reproduce_table(plan, say)
+    results, taken = reproduce_table(plan, say, command)
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"{plan.name}.json"
     write_text(place, as_json(results))
@@ -72,7 +72,7 @@ def write_table(plan: ReproductionPlan, out: Path, say: Say) -> None:
 
 
 def reproduce_table(
-    plan: ReproductionPlan, say: Say
+    plan: ReproductionPlan, say: Say, command: str = ""
 ) -> tuple[Results, dict[str, dict[int, ScoredRun]]]:
     """Train what is missing, test everything, and summarize it; the runs by line and seed too."""
     experiment = experiments.find_table(plan.name)
@@ -109,7 +109,7 @@ def reproduce_table(
         table=plan.name,
         title=experiment.title,
         note=experiment.note,
-        command=" ".join(["soundspot", *sys.argv[1:]]),
+        command=command,
         commit=git_commit(),
         data=plan.data.name,
         data_fingerprint=plan.data.fingerprint,

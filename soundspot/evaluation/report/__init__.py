@@ -23,10 +23,10 @@ def show(evaluation: Evaluation) -> None:
             console.print(table.rich())
 
 
-def write_report(evaluation: Evaluation, folder: Path) -> None:
-    """Write both files, each in one step."""
+def write_report(evaluation: Evaluation, folder: Path, command: str = "") -> None:
+    """Write both files, each in one step; they name the command that repeats them."""
     check_folder(folder)
-    facts = run_facts(evaluation)
+    facts = run_facts(evaluation, command)
     values = json_values(evaluation, facts)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "report.json", json.dumps(values, indent=1, allow_nan=False) + "\n")

@@ -1,6 +1,5 @@
 """The contents of report.json: every number, as a fraction, and how it was made."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -36,12 +35,12 @@ def json_values(evaluation: Evaluation, facts: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def run_facts(evaluation: Evaluation) -> dict[str, Any]:
-    """What anyone needs to get the same numbers again."""
+def run_facts(evaluation: Evaluation, command: str = "") -> dict[str, Any]:
+    """What anyone needs to get the same numbers again; `command` is what they type."""
     sets = {r.pairs.root: r.pairs for r in evaluation.results if r.pairs is not None}
     data = "; ".join(f"{root}, {pairs.fingerprint()[:16]}" for root, pairs in sets.items())
     return {
-        "command": " ".join(["soundspot", *sys.argv[1:]]),
+        "command": command,
         "version": __version__,
         "commit": git_commit(),
         "numpy": np.__version__,
