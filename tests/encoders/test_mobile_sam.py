@@ -18,10 +18,10 @@ from soundspot.encoders.mobile_sam import (
     Masks,
     MobileSAM,
     PromptEncoder,
-    WindowBlock,
     convert,
     prepare,
 )
+from soundspot.encoders.tiny_vit import WindowBlock
 from soundspot.encoders.weights import load_tensors
 
 
