@@ -20,14 +20,13 @@ def list_weights() -> None:
 
 
 @weights_app.command
-def fetch(name: str, /, *, url: str | None = None) -> None:
+def fetch(name: str, /) -> None:
     """Download weights into the cache and convert them, if it does not hold them undamaged.
 
     Args:
         name: A name from `soundspot weights list`.
-        url: Another URL of the same public file.
     """
-    say(str(weights.fetch(name, url)))
+    say(str(weights.fetch(name)))
 
 
 @weights_app.command

