@@ -191,7 +191,7 @@ def boxed(
 
 @prepare_app.command
 def escvoc_hard(source: Path, out: Out, /, *, strict: Strict = False) -> int:
-    """Make the escvoc-hard pair set: pairs of ESC-VOC at half size, blurred, rotated, in noise.
+    """Make the escvoc-hard pair set: pairs of ESC-VOC small, blurred, rotated, in noise.
 
     Args:
         source: The prepared pair set of ESC-VOC.

@@ -1,12 +1,13 @@
-"""ESC-VOC made harder -> a pair set: val and test pairs, as they are and degraded in five ways.
+"""ESC-VOC made harder -> a pair set: val and test pairs, as they are and degraded in six ways.
 
 A seed draws the pairs and everything random about them. Every pair appears once for each kind, its
 id begins with the kind, and its boxes follow the picture.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -23,24 +24,30 @@ from soundspot.media.sound import mix
 PAIRS = 154  # of each split
 SEED = 0
 BLUR = 4  # pixels, of 256
-KINDS = ("clean", "half-size", "blur", "turn", "noise", "speech")
+QUALITY = 5  # of the kind jpeg
+PICTURES = ("half-size", "blur", "turn", "jpeg")
+KINDS = ("clean", *PICTURES, "noise", "speech")
+HALF = FRAME_SIZE // 2
 
 Frame = NDArray[np.uint8]
 Wave = NDArray[np.float32]
+Corner = tuple[int, int]
 
 
 def prepare(source: Path, out: Path, speech: Wave) -> Summary:
     """Degrade pairs of the prepared ESC-VOC, by at least 3 s of speech among others."""
     pairs = PairSet.open(source)
-    rules = {"corpus": "escvoc-hard", "seed": SEED, "pairs": PAIRS, "blur": BLUR, "snr_db": 0}
+    rules = {"corpus": "escvoc-hard", "seed": SEED, "pairs": PAIRS, "blur": BLUR, "jpeg": QUALITY}
     writer = PairWriter(out, "escvoc-hard", "class", rules | {"source": pairs.fingerprint()})
     made: list[Pair] = []
     with writer.locked():
-        chosen = [
-            (number, pair) for split in ("val", "test") for number, pair in draw(pairs, split)
-        ]
-        for number, pair in progress(chosen, "degrading pairs"):
-            made += [_spoil(writer, pairs, pair, kind, number, speech) for kind in KINDS]
+        for split in ("val", "test"):
+            grounds = grounds_of(pairs, split)
+            for number, pair in progress(draw(pairs, split), f"degrading pairs of {split}"):
+                if not (choice := grounds[pair.cls]):
+                    raise SoundspotError(f"half size needs a duet of {pairs.root} with {pair.cls}")
+                drawn, ground = (number, pair), choice[number % len(choice)]
+                made += [_spoil(writer, pairs, drawn, ground, kind, speech) for kind in KINDS]
         return writer.finish(made, [], [LedgerEntry(pair.id, "done") for pair in made])
 
 
@@ -53,9 +60,30 @@ def draw(pairs: PairSet, split: str) -> list[tuple[int, Pair]]:
     return [(int(k), rows[k]) for k in sorted(order)]
 
 
+def grounds_of(pairs: PairSet, split: str) -> dict[str | None, list[str]]:
+    """Class -> frames of a split that show nothing of it: what stands beside it in the duets."""
+    duets, grounds = defaultdict(list), defaultdict(list)
+    frames = {}
+    for pair in pairs.pairs:
+        if pair.split == f"duets-{split}":
+            duets[pair.group].append(pair)
+        elif pair.split == split:
+            frames[pair.source] = pair.frame
+    for one, other in duets.values():
+        grounds[one.cls].append(frames[other.source])
+        grounds[other.cls].append(frames[one.source])
+    return grounds
+
+
 def _spoil(
-    writer: PairWriter, pairs: PairSet, pair: Pair, kind: str, number: int, speech: Wave
+    writer: PairWriter,
+    pairs: PairSet,
+    drawn: tuple[int, Pair],
+    ground: str,
+    kind: str,
+    speech: Wave,
 ) -> Pair:
+    number, pair = drawn
     if pair.audio is None or pair.boxes is None:
         raise SoundspotError(f"pair {pair.id!r} of {pairs.root} has no sound or no boxes")
     key = f"{kind}-{pair.id}"
@@ -63,10 +91,12 @@ def _spoil(
     frame, boxes = f"frames/{pair.id}.jpg", pair.boxes
     audio = f"sounds/{Path(pair.audio).stem}.flac"
     if kind in PICTURES:
-        corner = tuple(int(v) for v in rng.integers(FRAME_SIZE // 2 + 1, size=2))
-        change, move = PICTURES[kind]
-        frame = writer.add_frame(key, lambda: change(pairs.frame(pair), corner))
-        boxes = tuple(tuple(move(box, corner) for box in annotator) for annotator in boxes)
+        x, y = (int(v) for v in rng.integers(HALF + 1, size=2))
+        corner = x, y
+        frame = writer.add_frame(
+            key, lambda: changed(kind, pairs.frame(pair), pairs.frame(ground), corner)
+        )
+        boxes = tuple(tuple(moved(kind, box, corner) for box in some) for some in boxes)
     elif not (writer.root / frame).exists():
         writer.store(frame, pairs.read(pair.frame))
     if kind in ("noise", "speech"):
@@ -83,44 +113,33 @@ def _window(speech: Wave, heard: Wave, rng: np.random.Generator) -> Wave:
     return speech[start : start + len(heard)]
 
 
-def half_size(frame: Frame, corner: tuple[int, ...]) -> Frame:
-    """The picture at half its size, somewhere on a plain ground of its mean color."""
-    small = Image.fromarray(frame).resize((FRAME_SIZE // 2,) * 2, Image.Resampling.BOX)
-    ground = np.empty_like(frame)
-    ground[:] = frame.mean(axis=(0, 1)).round()
-    x, y = corner
-    ground[y : y + FRAME_SIZE // 2, x : x + FRAME_SIZE // 2] = np.asarray(small)
-    return ground
+def changed(kind: str, frame: Frame, ground: Frame, corner: Corner) -> Frame:
+    """The picture blurred, turned counter-clockwise, badly packed, or small on another."""
+    picture = Image.fromarray(frame)
+    match kind:
+        case "blur":
+            picture = picture.filter(ImageFilter.GaussianBlur(BLUR))
+        case "turn":
+            picture = picture.transpose(Image.Transpose.ROTATE_90)
+        case "jpeg":
+            packed = BytesIO()
+            picture.save(packed, "JPEG", quality=QUALITY)
+            picture = Image.open(packed)
+        case _:
+            small, picture = (
+                picture.resize((HALF, HALF), Image.Resampling.BOX),
+                Image.fromarray(ground),
+            )
+            picture.paste(small, corner)
+    return np.asarray(picture)
 
 
-def _halved(box: Box, corner: tuple[int, ...]) -> Box:
-    x, y = (place / FRAME_SIZE for place in corner)
-    return x + box[0] / 2, y + box[1] / 2, x + box[2] / 2, y + box[3] / 2
-
-
-def blurred(frame: Frame, corner: tuple[int, ...]) -> Frame:
-    """The picture out of focus."""
-    return np.asarray(Image.fromarray(frame).filter(ImageFilter.GaussianBlur(BLUR)))
-
-
-def turned(frame: Frame, corner: tuple[int, ...]) -> Frame:
-    """The picture turned by 90 degrees, counter-clockwise."""
-    return np.rot90(frame).copy()
-
-
-def _turned(box: Box, corner: tuple[int, ...]) -> Box:
+def moved(kind: str, box: Box, corner: Corner) -> Box:
+    """Where a box is after that."""
     x1, y1, x2, y2 = box
-    return y1, 1 - x2, y2, 1 - x1
-
-
-def _same(box: Box, corner: tuple[int, ...]) -> Box:
+    if kind == "turn":
+        return y1, 1 - x2, y2, 1 - x1
+    if kind == "half-size":
+        x, y = (place / FRAME_SIZE for place in corner)
+        return x + x1 / 2, y + y1 / 2, x + x2 / 2, y + y2 / 2
     return box
-
-
-Change = Callable[[Frame, tuple[int, ...]], Frame]
-Move = Callable[[Box, tuple[int, ...]], Box]
-PICTURES: dict[str, tuple[Change, Move]] = {
-    "half-size": (half_size, _halved),
-    "blur": (blurred, _same),
-    "turn": (turned, _turned),
-}
