@@ -100,6 +100,7 @@ class _Run:
         check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
         method = checkpoint.build_method(recipe.method, recipe.model)
+        method.prepare(self._hear)
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
         self.optimizer = make_optimizer(self.method, self.config)
@@ -115,6 +116,12 @@ class _Run:
         if world.size > 1:
             kept = "terms over a batch, and on CPUs batch norm, are per process"
             self.console.print(f"{world.size} processes: {kept}")
+
+    @torch.no_grad()
+    def _hear(self, waveforms: torch.Tensor) -> torch.Tensor:
+        """What the frozen audio encoder makes of sounds that are not in the cache."""
+        heard: torch.Tensor = load_encoders(self.recipe.features).audio(waveforms)
+        return heard
 
     def train(self, stop_after: int | None) -> TrainState:
         """Train until the last step, until patience runs out, or until interrupted."""

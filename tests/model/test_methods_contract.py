@@ -67,7 +67,7 @@ def test_maps_of_two_projections_are_their_cosine(name, visual_conv):
     np.testing.assert_allclose(found, reference.similarity(heard, seen), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["attention", "dmc", "ezvsl", "hardway", "icl"])
+@pytest.mark.parametrize("name", ["attention", "dmc", "ezvsl", "hardway", "icl", "sslalign"])
 def test_the_loss_is_the_mean_of_both_views(name):
     method, data = build(name).eval(), small_batch()
     one, two = (method(data._replace(f_v1=view, f_v2=view)).loss.item() for view in data.views)
@@ -169,6 +169,7 @@ def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
         ("fnac", {"dropout": 1.0}),
         ("fnac", {"audio_weight": -1.0}),
         ("hardway", {"background_threshold": 0.7}),
+        ("marginnce", {"margin": 3.0}),
         ("icl", {"positive_threshold": 0.3}),
         ("joined-sspl", {"parts": [2, 2]}),
         ("mssl", {"threshold": 1.0}),

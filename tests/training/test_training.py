@@ -439,6 +439,14 @@ def test_a_loss_that_bfloat16_would_round_away_stays_in_float32(encoded, tmp_pat
     assert made_by["products"] == "float32"
 
 
+def test_silence_is_what_the_audio_encoder_makes_of_it(encoded, tmp_path):
+    plan = dataclasses.replace(recipe(encoded, epochs=1), method="sslsan", model={})
+    train(plan, tmp_path, flat)
+    method, _ = checkpoint.load(tmp_path / "last.safetensors")
+    silence = load_encoders(SPEC).audio(torch.zeros(1, 48_000))[0]
+    torch.testing.assert_close(method.unseen[0], silence)
+
+
 def test_in_stage_two_of_dsol_the_classifier_of_sounds_stays_as_it_is(encoded, tmp_path):
     settings = {"epochs": 2, "validate_every": 2, "lr": 0.01, "weight_decay": 0.1}
     plan = dataclasses.replace(

@@ -16,9 +16,12 @@ Axes: b batch (of frames and of sounds), n locations of the grid.
 
 from dataclasses import dataclass
 
+from jaxtyping import Float
+from torch import Tensor
+
 from soundspot.common.config import Positive
 from soundspot.model.attention import every_similarity
-from soundspot.model.losses import info_nce, matched
+from soundspot.model.losses import Pairs, info_nce, matched
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
 
@@ -44,6 +47,10 @@ class EZVSL(CosineMethod):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses, each the sum of both directions."""
         other_pairs(batch)
-        heard, t = self.g(batch.f_a), self.config.temperature
-        both = [every_similarity(heard, self.conv(f_v)).amax(dim=2) / t for f_v in batch.views]
-        return mean_of(MethodOutput(2 * info_nce(fit), {"matched": matched(fit)}) for fit in both)
+        heard = self.g(batch.f_a)
+        both = [every_similarity(heard, self.conv(f_v)).amax(dim=2) for f_v in batch.views]
+        return mean_of(MethodOutput(self.contrast(s), {"matched": matched(s)}) for s in both)
+
+    def contrast(self, s: Pairs) -> Float[Tensor, ""]:
+        """The loss of a view: s are the cosines of the best locations."""
+        return 2 * info_nce(s / self.config.temperature)

@@ -4,7 +4,7 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 d dimensions of a representation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -100,6 +100,9 @@ class Method(nn.Module):
     def resting(self) -> list[nn.Parameter]:
         """The parameters that the last forward pass did not train: the optimizer passes them by."""
         return []
+
+    def prepare(self, hear: Callable[[Tensor], Sound]) -> None:
+        """Before training: hear sounds that no pair has, given as waveforms, with its encoder."""
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The losses of a batch of two views and their sound."""
