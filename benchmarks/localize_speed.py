@@ -1,4 +1,4 @@
-"""How many maps per second: soundspot-v1 on VGG16, and the models with MobileNetV2.
+"""How many maps per second: sspl on VGG16, and the models with MobileNetV2.
 
     python benchmarks/localize_speed.py [--video SECONDS] [-o results/localize_speed.json]
 
@@ -7,7 +7,7 @@ time of its fastest round: so the ratios hold on a busy machine too. A map is ma
 makes it, from a decoded frame and its 3 s of sound: views, both encoders, heads and labels.
 
 `--video` also renders a 720p clip that moves, with ten maps per second on all cores, by
-soundspot-v1 (only a tenth of it) and by soundspot-fast-v1: seconds of work per second of video.
+sspl (only a tenth of it) and by soundspot-fast: seconds of work per second of video.
 
 The encoders use PyTorch's own convolutions. Winograd's F(4 x 4, 3 x 3) with products by oneDNN took
 120 ms per view of VGG16 where conv2d takes 132 (1.10 times as fast; 1.07 in batches of four), and
@@ -36,7 +36,7 @@ from soundspot.media.resizing import resize_frame
 LOAD = round(os.getloadavg()[0], 1)  # above 0.x, others were at work too
 ROUNDS = 5
 FRAMES = 4
-MODELS = ("soundspot-v1", "soundspot-v2", "soundspot-fast-v1", "names")
+MODELS = ("sspl", "soundspot", "soundspot-fast", "names")
 MAPS_PER_SECOND, PICTURES_PER_SECOND = 10.0, 25
 
 
@@ -49,14 +49,14 @@ def cpu_seconds(run: Callable[[], object]) -> float:
 
 
 def measure() -> dict[str, float]:
-    """The CPU milliseconds of every contender, and their ratios to soundspot-v1."""
+    """The CPU milliseconds of every contender, and their ratios to sspl."""
     torch.set_num_threads(1)
     photo = read_frame(weights.media("demo-dog-photo"))
     bark = read_waveform(weights.media("demo-dog-bark"))[:48_000]
     frames = [np.ascontiguousarray(np.roll(photo, 40 * k, axis=1)) for k in range(FRAMES)]
     sounds = [np.resize(bark, 48_000).astype(np.float32)] * FRAMES
     models = {name: soundspot.load(name) for name in MODELS}
-    visual = models["soundspot-v1"].learned.encoders.visual
+    visual = models["sspl"].learned.encoders.visual
     picture = torch.zeros(1, 3, 224, 224).contiguous(memory_format=torch.channels_last)
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
@@ -67,7 +67,7 @@ def measure() -> dict[str, float]:
     return {
         **{f"{name}: ms": round(1000 * value, 1) for name, value in best.items()},
         **{
-            f"{name}: times as many maps": round(best["soundspot-v1"] / best[name], 2)
+            f"{name}: times as many maps": round(best["sspl"] / best[name], 2)
             for name in MODELS[1:]
         },
     }
@@ -80,7 +80,7 @@ def measure_video(seconds: float) -> dict[str, float]:
     bark = read_waveform(weights.media("demo-dog-bark"))
     found = {"seconds of the 720p video": seconds}
     with tempfile.TemporaryDirectory() as folder:
-        for name, length in (("soundspot-v1", seconds / 10), ("soundspot-fast-v1", seconds)):
+        for name, length in (("sspl", seconds / 10), ("soundspot-fast", seconds)):
             clip, out = Path(folder) / "clip.mp4", Path(folder) / "out.mp4"
             count = round(length * PICTURES_PER_SECOND)
             moving = (np.roll(photo, 4 * k, axis=1) for k in range(count))

@@ -116,7 +116,7 @@ def measure(pairs: PairSet, model_name: str, side: int, every: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--pairs", type=Path, default=Path("data/escvoc"))
-    parser.add_argument("--model", default="soundspot-v2+names")
+    parser.add_argument("--model", default="soundspot")
     parser.add_argument("--side", type=int, default=SIDE)
     parser.add_argument("--every", type=int, default=1, help="take every n-th pair")
     parser.add_argument("-o", "--out", type=Path)

@@ -47,7 +47,7 @@ def measure(before: Path, after: Path) -> dict[str, object]:
     best: dict[str, Took] = {}
     load = [round(os.getloadavg()[0], 1)]
     with tempfile.TemporaryDirectory() as folder:
-        picture = ["--model", "soundspot-v1", "-o", str(Path(folder) / "where.png")]
+        picture = ["--model", "sspl", "-o", str(Path(folder) / "where.png")]
         localize = [sys.executable, "-m", "soundspot", "localize", photo, "--audio", bark, *picture]
         torch = [sys.executable, "-c", "import torch"]
         for _ in range(ROUNDS):

@@ -29,7 +29,8 @@ def card(name, report, words):
     """The card of one model as Markdown."""
     about = json.loads((MODELS / f"{name}.json").read_text())
     own = words["models"][name]
-    rows = {row["benchmark"]: row for row in report["rows"] if row["model"] == name and _main(row)}
+    measured = own.get("row", name)  # the name in the report, if it had another one then
+    rows = {r["benchmark"]: r for r in report["rows"] if r["model"] == measured and _main(r)}
     disc = next(row for row in report["rows"] if row["model"] == "centered disc" and _main(row))
     test, duets = rows["escvoc"], rows["escvoc-duets"]
     made = about["provenance"]
@@ -37,7 +38,7 @@ def card(name, report, words):
     val = {key.removeprefix("val_"): value for key, value in about["metrics"].items()}
     parts = [
         f"# {name}",
-        own["summary"].strip(),
+        f"Version {about['version']} of {about['date']}. " + own["summary"].strip(),
         "## Numbers",
         "| ESC-VOC | cIoU | 95 % interval | AUC | duets, peak on the sounding side |",
         "|---|---:|---:|---:|---:|",
@@ -53,9 +54,9 @@ def card(name, report, words):
         + own.get("measured", "")
         + _other_seeds(own),
         "",
-        _classes(name, report),
+        _classes(measured, report),
         "",
-        _absence(name, report, about),
+        _absence(measured, report, about),
         "## How it was made",
         f"- Recipe: `{own['recipe']}`, seed {made['seed']}, {_when(about)}, commit "
         f"{_commit(made)}, data {made['data_fingerprint']}, encoders {made['encoder_weights']}.",

@@ -64,7 +64,7 @@ def localize(
             folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
             output folder.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
-            soundspot-v2+names.
+            soundspot.
         json: Write box, score, labels and map to this JSON file: one line per map of a video, or
             one line per file if there are several; "-" is standard output.
         sources: Separate up to this many sounds by time, and make a map of each.

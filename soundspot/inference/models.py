@@ -22,8 +22,17 @@ from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.parallel.devices import AUTO, choose_device
 
 NAMES = "names"  # the label map, built from the weights of its encoders
-LEARNED_MODEL = "soundspot-v2"  # ships in soundspot/pretrained/
-DEFAULT_MODEL = f"{LEARNED_MODEL}+{NAMES}"  # the sound decides which of the two makes the map
+NOTHING = "none"  # in place of a label map
+DEFAULT_MODEL = "soundspot"
+WITH_NAMES = (DEFAULT_MODEL, "soundspot-fast")  # the sound decides which part makes the map
+RETIRED = {
+    "soundspot-v1": DEFAULT_MODEL,
+    "soundspot-v2": DEFAULT_MODEL,
+    "soundspot-fast-v1": "soundspot-fast",
+    "sspl-v1": "sspl",
+    "sspl-v2": "sspl",
+    "sspl-v3": "sspl",
+}
 MODELS = Path(__file__).parents[1] / "pretrained"
 UNTRAINED = {
     "untrained-sspl": SSPLConfig(c_a=ENCODERS["yamnet"].channels),
@@ -40,8 +49,9 @@ def load(name_or_path: str | Path | None = None, device: str = AUTO) -> Localize
     Args:
         name_or_path: A name (see `model_names`), a .safetensors checkpoint, the folder of a
             training run, or your own label map (.yaml) for the model "names". MODEL+names lets the
-            sound decide which of the two makes the map. Default: the best model that ships with
-            soundspot, with names.
+            sound decide which of the two makes the map, as it does in soundspot and
+            soundspot-fast; with +none, what they have learned makes the map alone. Default: the
+            best model.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda", "mps", or as torch names it.
 
     Example:
@@ -89,8 +99,8 @@ def _read_part(name: str, place: torch.device) -> Part:
 
 
 def model_names() -> list[str]:
-    """The names that `load` accepts: the default, shipped models, names, untrained ones."""
-    return [DEFAULT_MODEL, *_shipped(), NAMES, *UNTRAINED]
+    """The names that `load` accepts: shipped models, and names."""
+    return [*_shipped(), NAMES]
 
 
 def _shipped() -> list[str]:
@@ -103,15 +113,24 @@ def is_label_map(name: str) -> bool:
 
 
 def split_name(chosen: str) -> tuple[str, str | None]:
-    """The parts of MODEL+names or MODEL+mine.yaml; any other name has no label map."""
+    """The parts of MODEL+names or MODEL+mine.yaml; of other models, only ours have names."""
+    learned, *labels = _parts(chosen)
+    if not labels:
+        return chosen, NAMES if chosen in WITH_NAMES else None
+    return learned, None if labels == [NOTHING] else labels[0]
+
+
+def _parts(chosen: str) -> list[str]:
+    """The parts of a name as it was given: one or two."""
     learned, _, labels = chosen.rpartition("+")
-    return (learned, labels) if learned and is_label_map(labels) else (chosen, None)
+    two = learned and (labels == NOTHING or is_label_map(labels))
+    return [learned, labels] if two else [chosen]
 
 
 def absolute_name(model: str | None) -> str | None:
     """The name of a model with absolute paths, so that it is found from any folder."""
-    parts = filter(None, split_name(model)) if model is not None else ()
-    known = model_names()
+    known = (*model_names(), *RETIRED, *UNTRAINED, NOTHING)
+    parts = [] if model is None else _parts(model)
     return "+".join(p if p in known else str(Path(p).absolute()) for p in parts) or None
 
 
@@ -134,8 +153,8 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
             return checkpoint.build_method(card.method, card.config), card
     if is_label_map(chosen):
         return _read_names(chosen)
-    if split_name(chosen)[1] is not None:
-        raise SoundspotError(f"{chosen} is two models: name one of them here")
+    if chosen in RETIRED:
+        raise SoundspotError(f"{chosen} is no more: use {RETIRED[chosen]}", "unknown-model")
     shipped = chosen in _shipped()
     if not shipped and not Path(chosen).exists():
         raise SoundspotError(

@@ -21,7 +21,7 @@ from soundspot.common.files import write_text
 from soundspot.encoders.weights import weights_dir
 from soundspot.inference.outputs import check_onnx
 
-MODEL = "soundspot-fast-v1+names"
+MODEL = "soundspot-fast"
 PACKAGE = Path(__file__).parents[1]
 BUILT = PACKAGE / "page"
 KINDS = {

@@ -45,6 +45,8 @@ class Card:
             with a visible source from others; empty if that was not measured.
         second_look: Of the frame: where less than this share of a map is hot, its surroundings are
             enlarged and encoded again (`inference.zoom`); 0 turns this off.
+        version: Of a model that ships: it rises when its name gets other weights.
+        date: Of its training, as YYYY-MM-DD.
         slim: Whether it holds only what localizing needs, in half precision.
         format: Version of this file's layout.
     """
@@ -59,6 +61,8 @@ class Card:
     provenance: dict[str, Any] = field(default_factory=dict)
     calibration: dict[str, float] = field(default_factory=dict)
     second_look: float = 0.0
+    version: str = ""
+    date: str = ""
     slim: bool = False
     format: int = FORMAT
 

@@ -274,8 +274,9 @@ def test_outputs_that_are_refused(capsys, tmp_path, photo, sound):
 
 def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
     monkeypatch.setattr(models, "MODELS", tmp_path)
+    monkeypatch.chdir(tmp_path)
     out = ("-o", str(tmp_path / "a.png"))
-    assert "untrained-sspl" in refused(capsys, "localize", video, *out)
+    assert "no model 'soundspot'" in refused(capsys, "localize", video, *out)
     assert "no model 'nonsense'" in refused(capsys, "localize", video, *out, "--model", "nonsense")
 
 

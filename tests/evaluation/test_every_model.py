@@ -16,7 +16,7 @@ from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.inference.models import open_model
 
-MODEL = "soundspot-fast-v1+names"  # on one visual encoder, and quick
+MODEL = "soundspot-fast"  # on one visual encoder, and quick
 HALF = (0.0, 0.25, 0.5, 0.75)
 # Its lists come from VGGSounder's file, which not everyone has.
 LISTED = ("vggss-verified", "vggss-offscreen", "vggss-single")
@@ -60,10 +60,10 @@ def test_the_cache_of_one_part_is_enough_to_begin_with(few: PairSet, tmp_path: P
     """The other part's features are made of the test frames alone, so nothing is calibrated."""
     root = tmp_path / "pairs"
     shutil.copytree(few.root, root)
-    spec = replace(open_model("soundspot-v1").card.features, views=0, noisy=0)
+    spec = replace(open_model("sspl").card.features, views=0, noisy=0)
     pairs = PairSet.open(root)
     encode(pairs, cache_folder(pairs, spec), spec)
-    (result,) = evaluate(["soundspot-v1+names"], ["escvoc"], data=root).results
+    (result,) = evaluate(["sspl+names"], ["escvoc"], data=root).results
     assert result.evaluated == 2
     assert {detection.calibrated for detection in result.source_detections} == {None}
 

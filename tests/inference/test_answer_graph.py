@@ -18,7 +18,7 @@ from soundspot.inference.onnx_export import run_onnx
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.media.resizing import resize_frame
 
-MODEL = "soundspot-fast-v1+names"
+MODEL = "soundspot-fast"
 
 
 def test_enlarging_by_a_product_is_that_of_the_encoders_view():

@@ -13,7 +13,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import Localizer, Pictures
-from soundspot.inference.models import LEARNED_MODEL, split_name
+from soundspot.inference.models import RETIRED, model_names, split_name
 from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.result import Localization
 from soundspot.media.clips import read_frame, read_waveform
@@ -100,10 +100,22 @@ def test_between_doubt_and_threshold_it_cannot_be_told() -> None:
 
 
 def test_only_a_label_map_stands_after_the_plus() -> None:
-    assert split_name("soundspot-v1+names") == ("soundspot-v1", "names")
+    assert split_name("sspl+names") == ("sspl", "names")
     assert split_name("runs/a+b/best.safetensors") == ("runs/a+b/best.safetensors", None)
-    assert split_name("soundspot-v1+mine.yaml") == ("soundspot-v1", "mine.yaml")
+    assert split_name("soundspot+mine.yaml") == ("soundspot", "mine.yaml")
     assert split_name("names") == ("names", None)
+    assert split_name("soundspot") == ("soundspot", "names")
+    assert split_name("soundspot+none") == ("soundspot", None)
+    assert split_name("sspl") == ("sspl", None)
+
+
+@pytest.mark.parametrize("name", [*RETIRED, "soundspot-v2+names"])
+def test_an_older_name_leads_to_its_successor(name: str) -> None:
+    with pytest.raises(SoundspotError) as error:
+        soundspot.load(name)
+    successor = RETIRED[name.removesuffix("+names")]
+    assert successor in model_names() and str(error.value).endswith(successor)
+    assert error.value.code == "unknown-model"
 
 
 @pytest.mark.weights
@@ -111,10 +123,13 @@ def test_the_default_takes_its_own_map_of_a_bark() -> None:
     frame = read_frame(weights.media("demo-dog-photo"))
     bark = read_waveform(weights.media("demo-dog-bark"))
     model = soundspot.load()
-    found, alone = model.localize(frame, bark), soundspot.load(LEARNED_MODEL).localize(frame, bark)
+    found, alone = (
+        model.localize(frame, bark),
+        soundspot.load("soundspot+none").localize(frame, bark),
+    )
     assert found.shares.learned > 0.5 and found.verdict == "visible"
     np.testing.assert_allclose(found.heat, alone.heat, atol=0.3)
-    assert soundspot.model_names()[0] == model.name
+    assert model.name in soundspot.model_names()
 
 
 def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:
@@ -126,6 +141,6 @@ def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("dog: Bark -> beagl")
     with pytest.raises(SoundspotError):
-        soundspot.load(f"{LEARNED_MODEL}+{tmp_path / 'mine.yaml'}")
+        soundspot.load(f"soundspot+{tmp_path / 'mine.yaml'}")
     with pytest.raises(SoundspotError):
         soundspot.load("sspl-v0+names")

@@ -22,7 +22,7 @@ from soundspot.inference.demo import siren
 from soundspot.inference.inputs import as_frame, as_waveform
 from soundspot.inference.localizer import Localizer, Part, Pictures
 from soundspot.inference.maps import hot_box
-from soundspot.inference.models import DEFAULT_MODEL, LEARNED_MODEL
+from soundspot.inference.models import DEFAULT_MODEL, NOTHING
 from soundspot.media import clips as media
 from soundspot.media.clips import read_frame
 from soundspot.model import checkpoint
@@ -30,6 +30,7 @@ from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
 from soundspot.model.methods.sspl import SSPLConfig
 
+ALONE = f"{DEFAULT_MODEL}+{NOTHING}"  # without the label map
 TONE = np.sin(np.arange(48_000) / 7).astype(np.float32)
 RANDOM = FeatureSpec(pretrained=False)
 
@@ -158,7 +159,7 @@ def test_a_pickled_result_holds_no_frame_unless_asked():
 
 @pytest.mark.slow
 def test_threads_may_share_a_model(shipped: Path):
-    model = soundspot.load(LEARNED_MODEL)
+    model = soundspot.load(ALONE)
     rng = np.random.default_rng(0)
     frames = [rng.integers(0, 256, (31, 37, 3), dtype=np.uint8) for _ in range(6)]
     alone = [model.localize(frame, TONE).similarity for frame in frames]
@@ -169,7 +170,7 @@ def test_threads_may_share_a_model(shipped: Path):
 
 @pytest.mark.slow
 def test_the_digest_covers_everything_that_decides_a_map(shipped: Path):
-    model = soundspot.load(LEARNED_MODEL)
+    model = soundspot.load(ALONE)
     learned = model.learned
     torch.manual_seed(2)
     other = checkpoint.build_method("sspl", model.card.config)
@@ -181,16 +182,16 @@ def test_the_digest_covers_everything_that_decides_a_map(shipped: Path):
         replace(model, named=replace(learned)),
     ]  # fmt: skip
     assert len({model.digest, *(variant.digest for variant in variants)}) == len(variants) + 1
-    assert soundspot.load(LEARNED_MODEL).digest == model.digest
+    assert soundspot.load(ALONE).digest == model.digest
 
 
 def test_a_card_may_hold_a_calibration_or_not(shipped: Path):
-    path = shipped / f"{LEARNED_MODEL}.safetensors"
+    path = shipped / f"{DEFAULT_MODEL}.safetensors"
     model, card = checkpoint.load(path)
     assert card.calibration == {}
-    assert soundspot.load(LEARNED_MODEL).threshold is None
+    assert soundspot.load(ALONE).threshold is None
     checkpoint.save(path, model, replace(card, calibration={"threshold": 0.31}))
-    assert soundspot.load(LEARNED_MODEL).threshold == 0.31
+    assert soundspot.load(ALONE).threshold == 0.31
 
 
 def test_pictures_on_one_scale_can_be_compared():
@@ -206,7 +207,7 @@ def test_pictures_on_one_scale_can_be_compared():
 
 def test_a_batch_gives_what_single_calls_give(shipped: Path, monkeypatch):
     monkeypatch.setattr(localizer, "CHUNK", 2)  # three pairs: a full chunk and a rest
-    model = soundspot.load(LEARNED_MODEL)
+    model = soundspot.load(ALONE)
     rng = np.random.default_rng(0)
     frames = [rng.integers(0, 256, size, dtype=np.uint8) for size in ((53, 71, 3), (31, 37, 3))]
     frames.append(Image.fromarray(frames[0][:41]))
@@ -333,24 +334,24 @@ def shipped(tmp_path: Path, monkeypatch) -> Path:
     torch.manual_seed(1)
     model = checkpoint.build_method("sspl", to_dict(config))
     card = Card("sspl", to_dict(config), RANDOM)
-    checkpoint.save(tmp_path / "models" / f"{LEARNED_MODEL}.safetensors", model, card)
+    checkpoint.save(tmp_path / "models" / f"{DEFAULT_MODEL}.safetensors", model, card)
     monkeypatch.setattr(models, "MODELS", tmp_path / "models")
     return tmp_path / "models"
 
 
 def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
-    path = shipped / f"{LEARNED_MODEL}.safetensors"
+    path = shipped / f"{DEFAULT_MODEL}.safetensors"
     model, card = checkpoint.load(path)
     wrong = replace(card.features, visual="mobilenetv2")
     checkpoint.save(path, model, replace(card, features=wrong))
     with pytest.raises(SoundspotError):
-        soundspot.load(LEARNED_MODEL)
+        soundspot.load(ALONE)
 
 
 def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
-    model = soundspot.load(LEARNED_MODEL)
-    assert model.name == LEARNED_MODEL and model.card.trained
-    assert soundspot.model_names()[0] == DEFAULT_MODEL
+    model = soundspot.load(ALONE)
+    assert model.name == ALONE and model.card.trained
+    assert DEFAULT_MODEL in soundspot.model_names()
     frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
     found = model.localize(frame, TONE)
     assert found.map.shape == (53, 71) and found.similarity.shape == (14, 14)
@@ -371,12 +372,12 @@ def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
 
 
 def test_a_model_may_be_named_by_its_path(shipped: Path):
-    by_path = soundspot.load(shipped / f"{LEARNED_MODEL}.safetensors")
-    assert by_path.card == soundspot.load(LEARNED_MODEL).card
+    by_path = soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors")
+    assert by_path.card == soundspot.load(ALONE).card
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("name", [name for name in soundspot.model_names() if "untr" not in name])
+@pytest.mark.parametrize("name", soundspot.model_names())
 def test_every_shipped_model_finds_the_demo_dog(name):
     """The peak lies on the dog, which fills most of the photo, and noise scores lower."""
     photo, bark = weights.media("demo-dog-photo"), weights.media("demo-dog-bark")

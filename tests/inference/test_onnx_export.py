@@ -45,7 +45,7 @@ def test_the_spectrum_by_products_is_that_of_the_fft(samples: int):
 def test_what_cannot_be_written_is_refused(tmp_path: Path, capsys):
     with pytest.raises(SoundspotError):
         check_onnx(tmp_path / "model.pt")
-    assert main(["export-onnx", "soundspot-v1", str(tmp_path / "none" / "a.onnx")]) == 2
+    assert main(["export-onnx", "sspl", str(tmp_path / "none" / "a.onnx")]) == 2
     assert "there is no folder" in capsys.readouterr().err
 
 
@@ -53,15 +53,15 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path, capsys):
 def exported(tmp_path_factory) -> Path:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    file = tmp_path_factory.mktemp("onnx") / "soundspot-v1.onnx"
-    assert main(["export-onnx", "soundspot-v1", str(file)]) == 0
+    file = tmp_path_factory.mktemp("onnx") / "sspl.onnx"
+    assert main(["export-onnx", "sspl", str(file)]) == 0
     return file
 
 
 @pytest.mark.weights
 def test_an_exported_model_gives_the_maps_of_the_model(exported: Path):
     clip = read_clip(weights.media("demo-dog-photo"), weights.media("demo-dog-bark"))
-    expected = load("soundspot-v1", "cpu").localize(clip.frame, clip.waveform).similarity
+    expected = load("sspl", "cpu").localize(clip.frame, clip.waveform).similarity
     # As programs without torch do it; a gray level of the resizing is allowed for.
     small = Image.fromarray(clip.frame).resize((256, 256), Image.Resampling.BICUBIC)
     small = small.resize((VIEW_SIZE, VIEW_SIZE), Image.Resampling.BICUBIC)

@@ -16,9 +16,9 @@ from soundspot.model.methods.cosine import CosineMethod
 from soundspot.training.recipe import FeatureSpec
 
 HEADS = {"projection": 7, "hidden": 13}
-SMALLER = {"sspl": HEADS, "joined-sspl": HEADS, "fnac": {"warmup": 0}}
+SMALLER = {"sspl": HEADS, "fnac": {"warmup": 0}}
 TRAINED = [name for name in METHODS if name != "names"]
-TEACHES_ALONE = ["sspl", "joined-sspl", "contrastive", "icl", "ssltie"]  # from a single pair
+TEACHES_ALONE = ["sspl", "contrastive", "icl", "ssltie"]  # from a single pair
 SECOND_MAPS = [("cavl", "distance"), ("dmc", "cosine"), ("dsol", "cosine"), ("mssl", "activation")]
 # At first CAVL's centers may be nearest to all sounds, and DSOL's dictionary is empty.
 MAPS = [
@@ -171,7 +171,6 @@ def test_a_constant_feature_leaves_finite_losses_and_gradients(name):
         ("hardway", {"background_threshold": 0.7}),
         ("marginnce", {"margin": 3.0}),
         ("icl", {"positive_threshold": 0.3}),
-        ("joined-sspl", {"parts": [2, 2]}),
         ("mssl", {"threshold": 1.0}),
         ("names", {"root": 0.0}),
         ("sacl", {"negatives": 0.0}),

@@ -118,8 +118,8 @@ def test_names_finds_the_barking_dog_of_the_demo() -> None:
     found = model.localize(frame, read_waveform(bark))
     assert found.similarity.shape == (14, 14)
     assert "Dog" in dict(found.labels)
-    vgg = soundspot.load("soundspot-v1").localize(frame, read_waveform(bark))
-    x1, y1, x2, y2 = vgg.box
+    sspl = soundspot.load("sspl").localize(frame, read_waveform(bark))
+    x1, y1, x2, y2 = sspl.box
     row, column = np.unravel_index(found.map.argmax(), found.map.shape)
     assert x1 <= column < x2 and y1 <= row < y2
 

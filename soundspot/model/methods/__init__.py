@@ -34,7 +34,6 @@ METHODS = NamedTable(
     "method",
     {
         "sspl": "soundspot.model.methods.sspl_plus:SSPLPlus",
-        "joined-sspl": "soundspot.model.methods.sspl_plus:JoinedSSPL",
         "attention": "soundspot.model.methods.senocak:Attention",
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",

@@ -1,4 +1,4 @@
-"""SSPL with what is not in the paper, and SSPL on several joined visual encoders.
+"""SSPL with what is not in the paper.
 
 With its defaults, `SSPLPlus` is the SSPL of `sspl.py`. It adds the extensions that the paper
 proposes (BYOL, W-MSE, Barlow Twins) and ours: a 1 x 1 convolution, a cross-modal term without
@@ -8,8 +8,8 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 which sound and frame are compared, h w feature grid.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from soundspot.common.config import Positive, Range, Share, Size, Weight
 from soundspot.model import attention, losses
 from soundspot.model.heads import AudioTransform, Predictor, Projector
-from soundspot.model.methods.cosine import split_parts
 from soundspot.model.methods.method import (
     Batch,
     Frame,
@@ -29,7 +28,6 @@ from soundspot.model.methods.method import (
     MethodOutput,
     Sound,
     Vector,
-    mean_of,
 )
 from soundspot.model.methods.sspl import SSPL, Branch, SSPLConfig, Stream
 from soundspot.model.momentum import follow, follow_common, slow_copy
@@ -182,71 +180,3 @@ class SSPLPlus(SSPL):
     def locate(self, f_a: Sound, f_v: Frame) -> Map:
         """The cosine of sound and frame, after self-attention if that is on."""
         return attention.joined_map(self.hear(f_a), [f_v], self.config.map_self_attention)
-
-
-@dataclass(frozen=True)
-class JoinedSSPLConfig(SSPLPlusConfig):
-    """The switches of SSPL, the same for every encoder, and how they are joined.
-
-    Attributes:
-        parts: Channels of each visual encoder; they follow from the encoders.
-        first_attends: How much the first encoder counts where the self-attention of the maps
-            compares locations, from 0 to 1; the others share the rest. None: all count the same.
-    """
-
-    parts: tuple[Size, ...] = ()
-    first_attends: Share | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be built."""
-        super().__post_init__()
-        split_parts(self.parts, self.c_v)
-
-
-class JoinedSSPL(Method):
-    """One SSPL per visual encoder: each learns on its own, and they make one map together.
-
-    Neither encoder can lean on the other. The map is the mean of their cosines.
-    """
-
-    config_class = JoinedSSPLConfig
-    config: JoinedSSPLConfig
-
-    def __init__(self, config: JoinedSSPLConfig) -> None:
-        super().__init__(config)
-        self.parts = split_parts(config.parts, config.c_v)
-        plain = replace(config, parts=(), first_attends=None)
-        self.towers: Sequence[SSPLPlus] = nn.ModuleList(  # type: ignore[assignment]
-            SSPLPlus(replace(plain, c_v=c_v)) for c_v in self.parts
-        )
-        self.training_only = tuple(
-            f"towers.{i}.{name}" for i in range(len(self.parts)) for name in SSPLPlus.training_only
-        )
-
-    @property
-    def heads(self) -> list[nn.Parameter]:
-        """The projectors and predictors of every encoder."""
-        return [parameter for tower in self.towers for parameter in tower.heads]
-
-    def forward(self, batch: Batch) -> MethodOutput:
-        """The mean of the losses; what they report, too, is averaged."""
-        views = zip(*map(self._split, batch.views), strict=True)
-        return mean_of(
-            tower(batch._replace(f_v1=one, f_v2=other))
-            for tower, (one, other) in zip(self.towers, views, strict=True)
-        )
-
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
-        """The mean of the encoders' cosines with the sound, after self-attention if that is on."""
-        seen = [
-            tower.branch.refine(part, f_a, cycles, trace=False)[0]
-            for tower, part in zip(self.towers, self._split(f_v), strict=True)
-        ]
-        heard = attention.side_by_side([tower.hear(f_a) for tower in self.towers])
-        config = self.config
-        return attention.joined_map(
-            heard, seen, config.map_self_attention, first_attends=config.first_attends
-        )
-
-    def _split(self, f_v: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(f_v, list(self.parts), dim=1)
