@@ -4,7 +4,7 @@ Axes: n pairs, l lines.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import THRESHOLDS
 from soundspot.evaluation.report.pictures import pair_picture
 from soundspot.evaluation.rows import MAIN
-from soundspot.reproduce.records import Results, TableLine
-from soundspot.reproduce.runs import ReproductionPlan, ScoredRun, own_contender
+from soundspot.reproduce.experiments import find_table, lines_for
+from soundspot.reproduce.runs import ReproductionPlan, own_contender
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from soundspot.reproduce.results import Results, TableLine
 
 SHOWN = 8  # pairs of a sheet of examples
 SIDE = 160  # pixels of a picture
@@ -29,7 +31,7 @@ SIZES = {"success": (6, 4), "iterations": (6, 4), "steps": (9, 6)}  # inches
 log = logging.getLogger(__name__)
 
 
-def draw_curves(results: Results, path: Path) -> Path | None:
+def draw_curves(results: "Results", path: Path) -> Path | None:
     """Draw the curves of a table, if its figure has any, as SVG; None without matplotlib."""
     if results.figure not in SIZES or not has_matplotlib():
         return None
@@ -56,7 +58,7 @@ def has_matplotlib() -> bool:
     return True
 
 
-def _success(figure: "Figure", lines: Sequence[TableLine]) -> None:
+def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     """Success by threshold (Fig. 4)."""
     axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio")
     for line in lines:
@@ -65,7 +67,7 @@ def _success(figure: "Figure", lines: Sequence[TableLine]) -> None:
     axes.legend()
 
 
-def _iterations(figure: "Figure", lines: Sequence[TableLine]) -> None:
+def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     """CIoU and AUC by passes of the PCM (Fig. 6)."""
     axes = figure.add_subplot(xlabel="passes t of the PCM while testing", ylabel="cIoU, AUC")
     for line in lines:
@@ -76,14 +78,14 @@ def _iterations(figure: "Figure", lines: Sequence[TableLine]) -> None:
     axes.legend()
 
 
-def _steps(figure: "Figure", lines: Sequence[TableLine]) -> None:
+def _steps(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     """Validation scores and the spread of z by optimizer steps, one curve per seed."""
     panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
     grid = figure.subplots(2, 2, sharex=True)
     for axes, (name, label) in zip(grid.flat, panels.items(), strict=True):
         for number, line in enumerate(lines):
-            curves = [seed.validations for seed in line.seeds if name in (seed.validations or {})]
-            for k, curve in enumerate(filter(None, curves)):
+            curves = [seed.get("validations", {}) for seed in line.seeds]
+            for k, curve in enumerate(curve for curve in curves if name in curve):
                 shown = line.label if k == 0 else None
                 axes.plot(curve["step"], curve[name], color=f"C{number}", alpha=0.8, label=shown)
         axes.set_title(label, fontsize="small")
@@ -93,27 +95,25 @@ def _steps(figure: "Figure", lines: Sequence[TableLine]) -> None:
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
-def draw_examples(
-    title: str, taken: Mapping[str, Mapping[int, ScoredRun]], plan: ReproductionPlan, path: Path
-) -> Path | None:
+def draw_examples(results: "Results", plan: ReproductionPlan, path: Path) -> Path | None:
     """Draw the same pairs under every line that has a run on this machine (Figs. 2, 5, S2, S3)."""
-    first = {label: next(iter(by_seed.values())) for label, by_seed in taken.items()}
-    shown = {label: run for label, run in first.items() if run.folder is not None}
+    lines = lines_for(find_table(plan.name), plan.data)
+    finished = ((line, plan.finished(line, 0)) for line in lines)
+    shown = [(line, folder) for line, folder in finished if folder is not None]
     if plan.media is None or not shown or not has_matplotlib():
         return None
     from matplotlib.figure import Figure
 
     # Every line's maps of all pairs, and the pairs to show.
     columns = []
-    for run in shown.values():
-        assert run.folder is not None
-        result, *_ = plan.media.evaluate([run.folder], run.scores.guidance, plan.device).results
-        columns.append(own_contender(result, run.scores.guidance))
+    for line, folder in shown:
+        result, *_ = plan.media.evaluate([folder], line.guidance, plan.device).results
+        columns.append(own_contender(result, line.guidance))
     chosen = choose_pairs(np.stack([column.scores[MAIN] for column in columns]), SHOWN)
     # One row per pair: the frame with the truth, then the map of every line with its score.
     size = 1.7 * (len(columns) + 1), 2 * len(chosen) + 0.7
     figure = Figure(figsize=size, dpi=SIDE / 1.6, layout="constrained")
-    figure.suptitle(title, fontsize="medium")
+    figure.suptitle(results.title, fontsize="medium")
     grid = figure.subplots(len(chosen), len(columns) + 1, squeeze=False)
     for axes, i in zip(grid, chosen, strict=True):
         scene = result.scenes[i]
@@ -125,7 +125,7 @@ def draw_examples(
             place.imshow(pair_picture(frame, map, boxes, SIDE))
             place.set(xticks=[], yticks=[])
             place.set_xlabel(caption, fontsize="small")
-    for place, label in zip(grid[0], ("frame", *shown), strict=True):
+    for place, label in zip(grid[0], ("frame", *(line.label for line, _ in shown)), strict=True):
         place.set_title(label, fontsize="small", wrap=True)
     with atomic_write(path) as part:
         figure.savefig(part, format="png")

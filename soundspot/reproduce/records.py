@@ -1,7 +1,7 @@
-"""What is kept: records of runs, in one file from which tables are made, and the tables.
+"""What is kept of runs: their scores, in one compressed file from which tables are made.
 
-Every line of that file, which is to be committed, is a trained run, or a baseline that needs no
-training, with its scores on test sets. Floats are cut to five digits; nothing is rounded up, so
+Every line of that file, which is to be committed, has the scores of a trained run, or of a baseline
+that needs no training, on one test set. Floats are cut to five digits; nothing is rounded up, so
 every score stays on its side of every threshold and the tables stay the same.
 """
 
@@ -10,44 +10,45 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Context
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from soundspot.common.config import from_dict, non_defaults, parse_json, read_bytes, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import explain_write_errors, locked, write_bytes
-from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.model.methods import METHODS
 from soundspot.training.recipe import Recipe, with_earlier_meaning
 
-FORMAT = 2  # of the file of records
-TABLE_FORMAT = 3
+FORMAT = 3
+GROUPED = 2  # an older format, with the scores of a run on all test sets in one line
 FIVE_DIGITS = Context(prec=5, rounding=ROUND_DOWN)
 
 
-@dataclass(frozen=True)
-class TestedOn:
-    """Which test set: `pairs` of its first benchmark were scored; `coverage` names a part of it."""
+class TestSet(NamedTuple):
+    """Which pairs are scored: `pairs` of the first benchmark; `coverage` names a part of it."""
 
     benchmarks: tuple[str, ...]
-    data_fingerprint: str
+    tested_fingerprint: str
     coverage: str | None
     pairs: int
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of a run, or of a baseline, on a test set.
+    """What is known of a run, or of a baseline, which was not trained, on one test set.
 
     Attributes:
+        label: The method of a run, the name of a baseline.
+        benchmarks: This and the next three are those of a TestSet.
         by_protocol: cIoU of each pair, by protocol.
+        commit: Of the code that scored it.
         ms: CPU time of a map, in milliseconds, without the encoders.
         no_source_f1: F1 of noticing that no source is visible; None without made negatives.
         duets: Per duet, the share of its two sounds whose peak is on the sounding side.
@@ -55,9 +56,15 @@ class Scores:
         inverted: cIoU of each pair with the map upside down, which is high for a model that avoids
             the object.
         published: The key of the paper's numbers on the same data; None if there are none.
+        recipe: Of its training, as this and all below; None for a baseline.
+        epochs: The log.
     """
 
-    tested_on: TestedOn
+    label: str
+    benchmarks: tuple[str, ...]
+    tested_fingerprint: str
+    coverage: str | None
+    pairs: int
     by_protocol: dict[str, tuple[float, ...]]
     commit: str
     guidance: float = 0.0
@@ -67,145 +74,55 @@ class Scores:
     by_cycle: tuple[tuple[float, ...], ...] = ()
     inverted: tuple[float, ...] | None = None
     published: str | None = None
+    recipe: dict[str, Any] | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
+    best_step: int = 0
+    epochs: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse scores that are not one per pair."""
+        """Refuse scores that are not one per pair, and a log without what tables read in it."""
         columns = [*self.by_protocol.values(), *self.by_cycle, self.inverted]
-        if any(c is not None and len(c) != self.tested_on.pairs for c in columns):
-            raise ValueError(f"expected {self.tested_on.pairs} scores of pairs in every list")
-
-
-@dataclass(frozen=True)
-class Training:
-    """What tables need of a run's result.json; `epochs` is its log."""
-
-    provenance: dict[str, Any]
-    recipe: dict[str, Any]
-    steps: int
-    best_step: int
-    epochs: tuple[dict[str, Any], ...]
-
-    def __post_init__(self) -> None:
-        """Refuse a log without what tables read in it."""
+        if any(c is not None and len(c) != self.pairs for c in columns):
+            raise ValueError(f"expected {self.pairs} scores of pairs in every list")
         numbers = all(isinstance(v, (int, float)) for line in self.epochs for v in line.values())
         if not numbers or not all("step" in line for line in self.epochs):
             raise ValueError("expected numbers, and a step, in every line of `epochs`")
-        if not {"commit", "data", "data_fingerprint"} <= set(self.provenance):
+        if self.recipe and not {"commit", "data", "data_fingerprint"} <= set(self.provenance):
             raise ValueError("expected commit, data and data_fingerprint in `provenance`")
 
-
-@dataclass(frozen=True)
-class Record:
-    """What is known of a run, or of a baseline, which was not trained."""
-
-    label: str  # the method of a run, the name of a baseline
-    training: Training | None = None
-    scores: tuple[Scores, ...] = ()
+    @property
+    def place(self) -> tuple[TestSet, float]:
+        """What was scored: the test set, and the weight of object guidance."""
+        tested = self.benchmarks, self.tested_fingerprint, self.coverage, self.pairs
+        return TestSet(*tested), self.guidance
 
     @cached_property
-    def run(self) -> tuple[str, dict[str, Any]] | None:
-        """The data and settings that tell a run from others.
-
-        None if it was not trained, or by a method or with a setting that is no more.
-        """
-        if self.training is None:
-            return None
+    def made_by(self) -> Recipe | None:
+        """The recipe; None for a baseline, and for a method or a setting that is no more."""
         with suppress(SoundspotError, LookupError, TypeError, AttributeError):
-            recipe = from_dict(Recipe, with_earlier_meaning(self.training.recipe))
-            return self.training.provenance["data_fingerprint"], settings_of(recipe)
+            return from_dict(Recipe, with_earlier_meaning(self.recipe or {}))
         return None
 
-    def is_same(self, other: "Record") -> bool:
-        """Whether both are of one run, or of one baseline."""
-        if self.training is None or other.training is None:
-            return self.training is other.training and self.label == other.label
-        return self.run is not None and self.run == other.run
+    @cached_property
+    def run(self) -> str | None:
+        """What tells a run from others: its data and settings, or the name of a baseline."""
+        if self.recipe is None:
+            return self.label
+        if self.made_by is None:
+            return None
+        return name_run(self.provenance["data_fingerprint"], self.made_by)
 
-    def find(self, tested_on: TestedOn, guidance: float = 0.0) -> Scores | None:
-        """The scores on a test set."""
-        same = (s for s in self.scores if (s.tested_on, s.guidance) == (tested_on, guidance))
-        return next(same, None)
-
-    def joined(self, new: "Record") -> "Record":
-        """New scores with those on other test sets, unless they are of another training."""
-        if new.training != self.training:
-            return new
-        known = [s for s in self.scores if new.find(s.tested_on, s.guidance) is None]
-        return replace(new, scores=(*known, *new.scores))
+    def is_replaced_by(self, new: "Scores") -> bool:
+        """Whether others are of the same run: scored on the same pairs, or trained again."""
+        trained_again = (self.provenance, self.epochs) != (new.provenance, new.epochs)
+        same = self.run is not None and self.run == new.run
+        return same and (self.place == new.place or trained_again)
 
 
-@dataclass(frozen=True)
-class SeedResult:
-    """One run of a line; `validations` are what it logged at each of them, by name."""
-
-    seed: int
-    commit: str
-    step: int
-    steps: int
-    ciou: float
-    auc: float
-    peak_side: float | None = None
-    validations: dict[str, tuple[float, ...]] | None = None
-
-
-@dataclass(frozen=True)
-class TableLine:
-    """A line of a table: a method over its seeds, or a baseline, which has none.
-
-    Attributes:
-        ciou: By the paper's protocol, as is the AUC.
-        ciou_interval: Over pairs, each averaged over the seeds.
-        protocols: Protocol -> mean cIoU and AUC.
-        peak_side: Share of the sounds of duets whose peak is on the sounding side.
-        inverted: cIoU of the maps upside down.
-        curve: Success by cIoU threshold.
-        passes: Mean cIoU and AUC after each pass of a PCM.
-        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
-        no_source_f1: F1 of noticing that no source is visible.
-        parameters: How many are trained and used.
-        published: cIoU and AUC of the paper on the same data.
-        original: The same of the method's own paper.
-    """
-
-    label: str
-    ciou: Spread
-    auc: Spread
-    ciou_interval: Interval
-    protocols: dict[str, tuple[float, ...]]
-    seeds: tuple[SeedResult, ...] = ()
-    peak_side: Spread | None = None
-    inverted: Spread | None = None
-    curve: tuple[float, ...] | None = None
-    passes: dict[str, tuple[float, ...]] | None = None
-    gflops: float | None = None
-    mean_rank: float | None = None
-    no_source_f1: float | None = None
-    parameters: int | None = None
-    ms: float | None = None
-    published: tuple[float, ...] | None = None
-    original: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Results:
-    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
-
-    format: int
-    table: str
-    title: str
-    note: str
-    command: str
-    commit: str
-    data: str
-    data_fingerprint: str
-    quick: bool
-    benchmarks: tuple[str, ...]
-    pairs: int
-    lines: tuple[TableLine, ...]
-    trivial: tuple[TableLine, ...]
-    figure: str | None = None
-    coverage: str | None = None
-    not_run: tuple[str, ...] = ()
+def name_run(fingerprint: str, recipe: Recipe) -> str:
+    """What tells a run from others: its data, wherever they are, and settings."""
+    return json.dumps([fingerprint, settings_of(recipe)], sort_keys=True)
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
@@ -225,36 +142,45 @@ def cut(value: Any) -> Any:
     return [cut(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def read_records(path: Path) -> list[Record]:
-    """Read all records; a file that is not there holds none."""
+def read_records(path: Path) -> list[Scores]:
+    """Read all scores; a file that is not there holds none."""
     if not path.exists():
         return []
     try:
         first, *lines = gzip.decompress(read_bytes(path)).splitlines()
-        if parse_json(first) != {"format": FORMAT}:
+        head, rows = parse_json(first), [dict(parse_json(line)) for line in lines]
+        if head == {"format": GROUPED}:
+            rows = [row for group in rows for row in _ungrouped(group)]
+        elif head != {"format": FORMAT}:
             raise ValueError(f"its first line is not that of format {FORMAT}")
-        return [from_dict(Record, dict(parse_json(line))) for line in lines]
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, SoundspotError) as error:
+        return [from_dict(Scores, row) for row in rows]
+    except (OSError, EOFError, zlib.error, LookupError, ValueError, TypeError, SoundspotError) as e:
         remedy = "restore it, or move it away to train and score its runs again"
-        raise SoundspotError(f"{path} is damaged ({error}); {remedy}", "damaged") from error
+        raise SoundspotError(f"{path} is damaged ({e}); {remedy}", "damaged") from e
 
 
-def add_record(path: Path, new: Record) -> None:
-    """Add a record to a file, where it takes the place of an older one of the same run."""
+def _ungrouped(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for scores in group["scores"]:
+        tested = scores.pop("tested_on")
+        tested["tested_fingerprint"] = tested.pop("data_fingerprint")
+        yield {"label": group["label"], **tested, **scores, **(group["training"] or {})}
+
+
+def add_record(path: Path, new: Scores) -> None:
+    """Add scores to a file, where they take the place of older ones of the same run."""
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     # Another process may have added records since this one read them.
     with locked(path.with_name(f".{path.name}.lock"), f"{path} is in use", wait=True):
-        records = read_records(path)
-        old = next((record for record in records if record.is_same(new)), None)
-        joined = new if old is None else old.joined(new)
-        write_records(path, [*(record for record in records if record is not old), joined])
+        kept = [scores for scores in read_records(path) if not scores.is_replaced_by(new)]
+        write_records(path, [*kept, new])
 
 
-def write_records(path: Path, records: Sequence[Record]) -> None:
-    """Write all records; the same ones always give the same bytes."""
-    ordered = sorted(records, key=lambda record: json.dumps(record.training and record.run))
-    lines = [json.dumps(to_dict(record), separators=(",", ":")) for record in ordered]
+def write_records(path: Path, records: Sequence[Scores]) -> None:
+    """Write all scores; the same ones always give the same bytes."""
+    # Runs by their settings; baselines come first, in the order in which they were scored.
+    ordered = sorted(records, key=lambda s: (s.recipe and s.run or "", repr(s.place)))
+    lines = [json.dumps(to_dict(scores), separators=(",", ":")) for scores in ordered]
     text = "\n".join([json.dumps({"format": FORMAT}), *lines]) + "\n"
     packed = io.BytesIO()
     with gzip.GzipFile("", "wb", fileobj=packed, mtime=0) as file:

@@ -4,8 +4,8 @@ Numbers are fractions.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,85 @@ from soundspot.common.config import read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.progress import result_console
-from soundspot.evaluation.intervals import Spread, bootstrap, over_seeds
+from soundspot.evaluation.intervals import Interval, Spread, bootstrap, over_seeds
 from soundspot.evaluation.metrics import auc, ciou_at, success_curve
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.trivial import ORACLE
 from soundspot.model.checkpoint import build_method
-from soundspot.reproduce import experiments, records, runs
+from soundspot.reproduce import experiments, figures, records, runs
 from soundspot.reproduce.complexity import measure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.figures import draw_curves, draw_examples
-from soundspot.reproduce.records import (
-    TABLE_FORMAT,
-    Record,
-    Results,
-    Scores,
-    SeedResult,
-    TableLine,
-    Training,
-)
-from soundspot.reproduce.runs import ReproductionPlan, Say, ScoredRun
+from soundspot.reproduce.records import Scores
+from soundspot.reproduce.runs import ReproductionPlan, Say
 from soundspot.training.recipe import Recipe
 from soundspot.training.run_folder import git_commit
 
+FORMAT = 3
 LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_duets"}
 LOGGED["z_std"] = "train_z_std"
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A line of a table: a method over its seeds, or a baseline, which has none.
+
+    Attributes:
+        ciou: By the paper's protocol, as is the AUC.
+        ciou_interval: Over pairs, each averaged over the seeds.
+        protocols: Protocol -> mean cIoU and AUC.
+        seeds: Of each run its seed, commit, best step, steps, scores and, for a figure of steps,
+            what it logged at each validation.
+        peak_side: Share of the sounds of duets whose peak is on the sounding side.
+        inverted: cIoU of the maps upside down.
+        curve: Success by cIoU threshold.
+        passes: Mean cIoU and AUC after each pass of a PCM.
+        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
+        no_source_f1: F1 of noticing that no source is visible.
+        parameters: How many are trained and used.
+        published: cIoU and AUC of the paper on the same data.
+        original: The same of the method's own paper.
+    """
+
+    label: str
+    ciou: Spread
+    auc: Spread
+    ciou_interval: Interval
+    protocols: dict[str, tuple[float, ...]]
+    seeds: tuple[dict[str, Any], ...] = ()
+    peak_side: Spread | None = None
+    inverted: Spread | None = None
+    curve: tuple[float, ...] | None = None
+    passes: dict[str, tuple[float, ...]] | None = None
+    gflops: float | None = None
+    mean_rank: float | None = None
+    no_source_f1: float | None = None
+    parameters: int | None = None
+    ms: float | None = None
+    published: tuple[float, ...] | None = None
+    original: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
+
+    format: int
+    table: str
+    title: str
+    note: str
+    command: str
+    commit: str
+    data: str
+    data_fingerprint: str
+    quick: bool
+    benchmarks: tuple[str, ...]
+    pairs: int
+    lines: tuple[TableLine, ...]
+    trivial: tuple[TableLine, ...]
+    figure: str | None = None
+    coverage: str | None = None
+    not_run: tuple[str, ...] = ()
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Say, command: str = "") -> None:
@@ -56,56 +110,51 @@ def write_table(plan: ReproductionPlan, out: Path, say: Say, command: str = "") 
             raise SoundspotError(f"{path} should be a {'folder' if path == out else 'file'}")
     if plan.seeds < 1:
         raise SoundspotError(f"expected at least one seed, got --seeds {plan.seeds}")
-    results, taken = reproduce_table(plan, say, command)
+    results = reproduce_table(plan, say, command)
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"{plan.name}.json"
     write_text(place, as_json(results))
     write_text(out / f"{plan.name}.md", as_markdown(results))
     if results.figure == "examples":
-        figure = draw_examples(results.title, taken, plan, out / f"{plan.name}.png")
+        figure = figures.draw_examples(results, plan, out / f"{plan.name}.png")
     else:
-        figure = draw_curves(results, out / f"{plan.name}.svg")
+        figure = figures.draw_curves(results, out / f"{plan.name}.svg")
     result_console().print(as_table(results).rich())
     if results.not_run:
         say(not_run(results))
     say(f"written: {place}" + (f", {figure}" if figure else ""))
 
 
-def reproduce_table(
-    plan: ReproductionPlan, say: Say, command: str = ""
-) -> tuple[Results, dict[str, dict[int, ScoredRun]]]:
-    """Train what is missing, test everything, and summarize it; the runs by line and seed too."""
+def reproduce_table(plan: ReproductionPlan, say: Say, command: str = "") -> Results:
+    """Train what is missing, test everything, and summarize it."""
     experiment = experiments.find_table(plan.name)
     known = records.read_records(plan.records)
     if plan.tested_on.coverage is not None:
         say(f"only part of the test set is available: {plan.tested_on.coverage}")
     # Take the runs of every line.
-    taken: dict[str, dict[int, ScoredRun]] = {}
-    lines, missing = [], []
+    lines, missing, folders = [], [], []
     for line in experiments.lines_for(experiment, plan.data):
-        found = {}
+        found = []
         for seed in experiments.seeds_of(line, plan.data, plan.seeds):
             needs_folder = experiment.figure == "examples" and seed == 0
-            run = runs.take_run(plan, known, line, seed, say, needs_folder)
-            if run is not None:
-                found[seed] = run
-        if experiment.figure == "iterations":  # some were recorded without their passes
-            found = {seed: run for seed, run in found.items() if run.scores.by_cycle}
+            scores = runs.take_run(plan, known, line, seed, say, needs_folder)
+            # Some were recorded without their passes.
+            if scores and (scores.by_cycle or experiment.figure != "iterations"):
+                found.append(scores)
+                folders.append(plan.finished(line, seed))
         if found:
-            taken[line.label] = found
-            lines.append(summarize_line(line, found, experiment))
+            lines.append(summarize(line.label, found, line, experiment))
         else:
             missing.append(line.label)
     if not lines:
         raise SoundspotError(f"no run of {plan.name} is recorded in {plan.records}")
     # Compare them with what needs no model, and with each other.
-    folders = [run.folder for found in taken.values() for run in found.values() if run.folder]
-    trivial = _baselines(plan, known, folders)
+    trivial = _baselines(plan, known, list(filter(None, folders)))
     if experiment.bench:
         ranked = with_mean_ranks([*lines, *trivial])
         lines, trivial = ranked[: len(lines)], ranked[len(lines) :]
-    results = Results(
-        format=TABLE_FORMAT,
+    return Results(
+        format=FORMAT,
         table=plan.name,
         title=experiment.title,
         note=experiment.note,
@@ -122,77 +171,76 @@ def reproduce_table(
         coverage=plan.tested_on.coverage,
         not_run=tuple(missing),
     )
-    return results, taken
 
 
 def _baselines(
-    plan: ReproductionPlan, known: Sequence[Record], folders: Sequence[Path]
+    plan: ReproductionPlan, known: Sequence[Scores], folders: Sequence[Path]
 ) -> list[TableLine]:
     """What scores on the test set without a model, from the records or scored now."""
-    found = [record for record in known if record.training is None and record.find(plan.tested_on)]
+    found = [s for s in known if s.recipe is None and s.place == (plan.tested_on, 0.0)]
     if not found and plan.media is not None:
         found = runs.score_baselines(plan.media, folders[-1:])
-        for record in found:
-            records.add_record(plan.records, record)
-    scored = [(record.label, record.find(plan.tested_on)) for record in found]
-    return [summarize(label, [scores]) for label, scores in scored if scores is not None]
+        for scores in found:
+            records.add_record(plan.records, scores)
+    return [summarize(scores.label, [scores]) for scores in found]
 
 
-def summarize(label: str, scored: Sequence[Scores], **more: Any) -> TableLine:
-    """A line over its seeds."""
+def summarize(
+    label: str,
+    scored: Sequence[Scores],
+    line: Line | None = None,
+    experiment: Experiment | None = None,
+) -> TableLine:
+    """A line over its seeds: what every table shows and, of runs, what this one does."""
     ciou = [np.array(scores.by_protocol[MAIN]) for scores in scored]
-    duets = [np.array(scores.duets) for scores in scored if scores.duets is not None]
+    duets = [float(np.mean(scores.duets)) for scores in scored if scores.duets is not None]
+    protocols = {
+        name: _means([scores.by_protocol[name] for scores in scored])
+        for name in scored[0].by_protocol
+    }
+    more = {} if line is None or experiment is None else _shown(scored, line, experiment)
     return TableLine(
         label=label,
         ciou=over_seeds([ciou_at(each) for each in ciou]),
         auc=over_seeds([auc(each) for each in ciou]),
         ciou_interval=bootstrap(np.mean([each >= 0.5 for each in ciou], axis=0)),
-        protocols={
-            name: _means([np.array(scores.by_protocol[name]) for scores in scored])
-            for name in scored[0].by_protocol
-        },
-        peak_side=over_seeds([float(each.mean()) for each in duets]) if duets else None,
+        protocols=protocols,
+        peak_side=over_seeds(duets) if duets else None,
         **more,
     )
 
 
-def _means(ciou: Sequence[np.ndarray]) -> tuple[float, ...]:
-    """CIoU and AUC, each the mean over the seeds."""
-    return tuple(float(np.mean([measure(each) for each in ciou])) for measure in (ciou_at, auc))
-
-
-def summarize_line(
-    line: Line, by_seed: Mapping[int, ScoredRun], experiment: Experiment
-) -> TableLine:
-    """A line over its seeds, with what its table shows of it."""
-    taken = list(by_seed.values())
-    scored = [run.scores for run in taken]
-    logs = experiment.figure == "steps"
-    more: dict[str, Any] = {
-        "seeds": tuple(_seed_result(seed, run, logs) for seed, run in by_seed.items())
-    }
+def _shown(scored: Sequence[Scores], line: Line, experiment: Experiment) -> dict[str, Any]:
+    """What a table shows of runs beyond their scores."""
+    recipe, figure = scored[-1].made_by, experiment.figure
+    assert recipe is not None  # runs of settings that are no more are not found
+    more: dict[str, Any] = {"seeds": tuple(_seed_result(s, figure == "steps") for s in scored)}
     for name, quoted in (("published", line.published), ("original", line.original)):
         if quoted and scored[0].published in quoted:
             more[name] = tuple(quoted[scored[0].published])
     if experiment.gflops:
-        more["gflops"] = measure(taken[-1].recipe).total.step
-    if experiment.figure == "success":
+        more["gflops"] = measure(recipe).total.step
+    if figure == "success":
         curves = [success_curve(np.array(scores.by_protocol[MAIN])) for scores in scored]
         more["curve"] = tuple(np.mean(curves, axis=0).tolist())
-    if experiment.figure == "iterations":
-        by_pass = zip(*(scores.by_cycle for scores in scored), strict=True)
-        passes = [_means([np.array(each) for each in of_seeds]) for of_seeds in by_pass]
+    if figure == "iterations":
+        passes = [_means(of_seeds) for of_seeds in zip(*(s.by_cycle for s in scored), strict=True)]
         more["passes"] = {"ciou": tuple(p[0] for p in passes), "auc": tuple(p[1] for p in passes)}
-    if experiment.figure == "steps":
+    if figure == "steps":
         inverted = [ciou_at(np.array(s.inverted)) for s in scored if s.inverted is not None]
         more["inverted"] = over_seeds(inverted) if inverted else None
     if experiment.bench:
-        f1 = [scores.no_source_f1 for scores in scored if scores.no_source_f1 is not None]
-        ms = [scores.ms for scores in scored if scores.ms is not None]
-        more["parameters"] = _used_parameters(taken[-1].recipe)
-        more["no_source_f1"] = float(np.mean(f1)) if f1 else None
-        more["ms"] = float(np.mean(ms)) if ms else None
-    return summarize(line.label, scored, **more)
+        more["parameters"] = _used_parameters(recipe)
+        for name in ("no_source_f1", "ms"):
+            values = [value for s in scored if (value := getattr(s, name)) is not None]
+            more[name] = float(np.mean(values)) if values else None
+    return more
+
+
+def _means(ciou: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """CIoU and AUC, each the mean over the seeds."""
+    columns = [np.array(each) for each in ciou]
+    return tuple(float(np.mean([measure(c) for c in columns])) for measure in (ciou_at, auc))
 
 
 def _used_parameters(recipe: Recipe) -> int:
@@ -202,27 +250,25 @@ def _used_parameters(recipe: Recipe) -> int:
     return sum(p.numel() for name, p in named if not name.startswith(method.training_only))
 
 
-def _seed_result(seed: int, run: ScoredRun, logs: bool) -> SeedResult:
-    ciou, duets = np.array(run.scores.by_protocol[MAIN]), run.scores.duets
-    return SeedResult(
-        seed=seed,
-        commit=run.training.provenance["commit"],
-        step=run.training.best_step,
-        steps=run.training.steps,
-        ciou=ciou_at(ciou),
-        auc=auc(ciou),
-        peak_side=None if duets is None else float(np.mean(duets)),
-        validations=_validations(run.training) if logs else None,
-    )
-
-
-def _validations(training: Training) -> dict[str, tuple[float, ...]]:
-    """What a run logged at each validation, by name."""
-    return {
-        name: tuple(round(float(line[key]), 4) for line in training.epochs)
-        for name, key in LOGGED.items()
-        if all(key in line for line in training.epochs)
+def _seed_result(run: Scores, logs: bool) -> dict[str, Any]:
+    ciou = np.array(run.by_protocol[MAIN])
+    result = {
+        "seed": run.made_by.train.seed if run.made_by else 0,
+        "commit": run.provenance["commit"],
+        "step": run.best_step,
+        "steps": run.steps,
+        "ciou": ciou_at(ciou),
+        "auc": auc(ciou),
     }
+    if run.duets is not None:
+        result["peak_side"] = float(np.mean(run.duets))
+    if logs:
+        result["validations"] = {
+            name: [round(float(line[key]), 4) for line in run.epochs]
+            for name, key in LOGGED.items()
+            if all(key in line for line in run.epochs)
+        }
+    return result
 
 
 def with_mean_ranks(lines: Sequence[TableLine]) -> list[TableLine]:
@@ -260,7 +306,7 @@ def _quoted(values: tuple[float, ...] | None, place: int) -> str | None:
 
 # A column is shown if any line has something to say in it.
 COLUMNS: dict[str, Callable[[TableLine], str | None]] = {
-    "steps": lambda line: f"{line.seeds[0].steps:,}" if line.seeds else None,
+    "steps": lambda line: f"{line.seeds[0]['steps']:,}" if line.seeds else None,
     "seeds": lambda line: str(len(line.seeds)) if line.seeds else None,
     "cIoU": lambda line: _spread(line.ciou),
     "95 % interval": lambda x: f"{x.ciou_interval.low:.3f}–{x.ciou_interval.high:.3f}",
@@ -317,6 +363,6 @@ def as_json(results: Results) -> str:
 def read_results(path: Path) -> Results:
     """Read results that `soundspot reproduce` wrote."""
     results = read_typed(path, Results, "make it again with `soundspot reproduce`")
-    if results.format != TABLE_FORMAT:
-        raise SoundspotError(f"{path} has format {results.format}, expected {TABLE_FORMAT}")
+    if results.format != FORMAT:
+        raise SoundspotError(f"{path} has format {results.format}, expected {FORMAT}")
     return results

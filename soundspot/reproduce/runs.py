@@ -9,13 +9,13 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from soundspot.common.config import from_dict, read_typed, to_dict
+from soundspot.common.config import from_dict, read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions
@@ -34,7 +34,7 @@ from soundspot.inference.localizer import Localizer, Part
 from soundspot.parallel.devices import AUTO
 from soundspot.reproduce import records
 from soundspot.reproduce.experiments import Line, TrainingSet, published_key, recipe_of
-from soundspot.reproduce.records import Record, Scores, TestedOn, Training, cut
+from soundspot.reproduce.records import Scores, TestSet, cut
 from soundspot.training.data import check_batch
 from soundspot.training.loop import train
 from soundspot.training.recipe import Recipe
@@ -48,6 +48,7 @@ DEFAULT_BENCHMARKS = {
     "flickr": ("flickr249",),
     "vggsound": ("vggss4692",),
 }
+TRAINING = ("recipe", "provenance", "steps", "best_step", "epochs")  # of a run's result.json
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -65,7 +66,7 @@ class Media:
     benchmarks: tuple[Benchmark, ...]
     annotations: Path | None = None
 
-    def tested_on(self) -> TestedOn:
+    def tested_on(self) -> TestSet:
         """What tells the test set from others, and how much of it there is."""
         counts, parts = [], []
         for benchmark in self.benchmarks:
@@ -80,7 +81,7 @@ class Media:
                 parts.append(f"{len(scenes):,} of the {whole}")
         names = tuple(benchmark.name for benchmark in self.benchmarks)
         coverage = " and ".join(parts) or None
-        return TestedOn(names, self.test_on.fingerprint()[:16], coverage, counts[0])
+        return TestSet(names, self.test_on.fingerprint()[:16], coverage, counts[0])
 
     def evaluate(
         self, models: Sequence[Path], guidance: float = 0.0, device: str = AUTO
@@ -107,7 +108,7 @@ class ReproductionPlan:
 
     name: str
     data: TrainingSet
-    tested_on: TestedOn
+    tested_on: TestSet
     media: Media | None
     seeds: int
     quick: bool
@@ -116,15 +117,17 @@ class ReproductionPlan:
     device: str = AUTO
     lines: tuple[str, ...] = ()
 
+    def folder(self, line: Line, seed: int) -> Path | None:
+        """The folder of a line's run on this machine; None if it may not be trained."""
+        if self.media is None or (self.lines and line.label not in self.lines):
+            return None
+        recipe = recipe_of(line, self.data, seed, self.quick)
+        return run_folder(self.runs, recipe, self.media.train_on)
 
-@dataclass(frozen=True)
-class ScoredRun:
-    """A run as a table takes it."""
-
-    recipe: Recipe
-    training: Training
-    scores: Scores
-    folder: Path | None = None  # if it was trained on this machine
+    def finished(self, line: Line, seed: int) -> Path | None:
+        """The same; None too if the run is not complete."""
+        folder = self.folder(line, seed)
+        return folder if folder and (folder / RESULT).exists() else None
 
 
 def find_media(
@@ -152,23 +155,19 @@ def choose_benchmarks(data: str, asked: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def describe(media: Media) -> tuple[TrainingSet, TestedOn]:
+def describe(media: Media) -> tuple[TrainingSet, TestSet]:
     """What tells the training set and the test set from others."""
     pairs = media.train_on
     return TrainingSet(pairs.name, pairs.root, pairs.fingerprint()[:16]), media.tested_on()
 
 
-def find_recorded(
-    path: Path, data: Path, benchmarks: Sequence[str]
-) -> tuple[TrainingSet, TestedOn]:
+def find_recorded(path: Path, data: Path, benchmarks: Sequence[str]) -> tuple[TrainingSet, TestSet]:
     """The training set of a name and its test set, as the records tell them."""
     wanted = choose_benchmarks(data.name, benchmarks)
     found = {
-        (record.training.provenance["data_fingerprint"], scores.tested_on)
-        for record in records.read_records(path)
-        if record.training and record.training.provenance["data"] == data.name
-        for scores in record.scores
-        if scores.tested_on.benchmarks == wanted
+        (scores.provenance["data_fingerprint"], scores.place[0])
+        for scores in records.read_records(path)
+        if scores.provenance.get("data") == data.name and scores.benchmarks == wanted
     }
     if len(found) != 1:
         count = "no run" if not found else f"runs of {len(found)} versions"
@@ -186,13 +185,13 @@ def run_folder(root: Path, recipe: Recipe, pairs: PairSet) -> Path:
 
 def take_run(
     plan: ReproductionPlan,
-    known: Sequence[Record],
+    known: Sequence[Scores],
     line: Line,
     seed: int,
     say: Say,
     needs_folder: bool = False,
-) -> ScoredRun | None:
-    """A run with its scores; None if it would have to be trained and the plan forbids that.
+) -> Scores | None:
+    """The scores of a run; None if it would have to be trained and the plan forbids that.
 
     Args:
         plan: What to reproduce.
@@ -203,45 +202,36 @@ def take_run(
         needs_folder: Whether its scores are not enough, if it may be trained.
     """
     recipe = recipe_of(line, plan.data, seed, plan.quick)
-    run = plan.data.fingerprint, records.settings_of(recipe)
-    record = next((record for record in known if record.run == run), None)
-    scores = record.find(plan.tested_on, line.guidance) if record else None
-    media = plan.media if not plan.lines or line.label in plan.lines else None
-    folder = None if media is None else run_folder(plan.runs, recipe, media.train_on)
-    finished = folder is not None and (folder / RESULT).exists()
+    asked = records.name_run(plan.data.fingerprint, recipe), (plan.tested_on, line.guidance)
+    scores = next((each for each in known if (each.run, each.place) == asked), None)
+    folder = plan.folder(line, seed)
     # A record is enough, unless the run itself is needed and can be had.
-    if record and record.training and scores and (finished or not needs_folder or media is None):
+    if scores and (not needs_folder or folder is None or plan.finished(line, seed)):
         say(f"{line.label}, seed {seed}: recorded")
-        return ScoredRun(recipe, record.training, scores, folder if finished else None)
-    if media is None or folder is None:
+        return scores
+    if plan.media is None or folder is None:
         say(f"{line.label}, seed {seed}: not run")
         return None
     say(f"{line.label}, seed {seed}: {folder}")
-    training = train_missing(recipe, folder, say, plan.device)
-    scores = score_run(folder, media, line.guidance, plan.device)
-    records.add_record(plan.records, Record(recipe.method, training, (scores,)))
-    return ScoredRun(recipe, training, scores, folder)
+    train_missing(recipe, folder, say, plan.device)
+    scores = score_run(folder, plan.media, line.guidance, plan.device)
+    records.add_record(plan.records, scores)
+    return scores
 
 
-def train_missing(recipe: Recipe, folder: Path, say: Say, device: str = AUTO) -> Training:
-    """Train a recipe unless its run is complete, and return its result."""
-    result = folder / RESULT
-    if not result.exists():
-        pairs = PairSet.open(recipe.pairs)
-        check_batch(pairs, recipe.train.batch, advice="give a larger set with --data")
-        try:
-            open_encoded(pairs, recipe.features)
-        except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
-            log.info("%s", error)
-            encode_with_bar(pairs, recipe.features, say, device=device)
-        command = f"soundspot train {folder / 'recipe.json'}"
-        train(recipe, folder, validate, training_curves, device=device, command=command)
-    used = Training.__dataclass_fields__
-    training = read_typed(
-        *(result, Training, f"delete {folder} to train it again"),
-        lambda values: {name: values[name] for name in used},
-    )
-    return replace(training, epochs=tuple(cut(training.epochs)))
+def train_missing(recipe: Recipe, folder: Path, say: Say, device: str = AUTO) -> None:
+    """Train a recipe unless its run is complete."""
+    if (folder / RESULT).exists():
+        return
+    pairs = PairSet.open(recipe.pairs)
+    check_batch(pairs, recipe.train.batch, advice="give a larger set with --data")
+    try:
+        open_encoded(pairs, recipe.features)
+    except SoundspotError as error:  # if it is stale or damaged, encoding says so and stops
+        log.info("%s", error)
+        encode_with_bar(pairs, recipe.features, say, device=device)
+    command = f"soundspot train {folder / 'recipe.json'}"
+    train(recipe, folder, validate, training_curves, device=device, command=command)
 
 
 def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = AUTO) -> Scores:
@@ -267,7 +257,13 @@ def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = A
         "inverted": score(-tested.maps, result.truths)[MAIN],
         "published": published_key(media.train_on, media.benchmarks[0].name),
     }
-    return _as_scores(media, tested, values)
+
+    def with_training(stored: dict[str, Any]) -> dict[str, Any]:
+        training = {name: stored[name] for name in TRAINING}
+        training["epochs"] = cut(training["epochs"])
+        return _as_scores(media, stored["recipe"]["method"], tested, values) | training
+
+    return read_typed(folder / RESULT, Scores, f"delete {folder} to train again", with_training)
 
 
 def own_contender(result: Result, guidance: float) -> Contender:
@@ -297,14 +293,16 @@ def _milliseconds(part: Part) -> float:
     return 1000 * (time.process_time() - began) / TIMED
 
 
-def score_baselines(media: Media, folders: Sequence[Path]) -> list[Record]:
+def score_baselines(media: Media, folders: Sequence[Path]) -> list[Scores]:
     """Score what needs no model; image saliency needs cached features, or a run's encoder."""
     (result, *_) = media.evaluate(folders).results
     trivial = [contender for contender in result.contenders if contender.kind == "trivial"]
-    return [Record(each.name, scores=(_as_scores(media, each, {}),)) for each in trivial]
+    return [from_dict(Scores, _as_scores(media, each.name, each, {})) for each in trivial]
 
 
-def _as_scores(media: Media, contender: Contender, values: Mapping[str, Any]) -> Scores:
-    plain = cut({"by_protocol": dict(contender.scores), **values})
-    about = {"tested_on": to_dict(media.tested_on()), "commit": git_commit()}
-    return from_dict(Scores, about | plain)
+def _as_scores(
+    media: Media, label: str, contender: Contender, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    about = {"label": label, "commit": git_commit(), **media.tested_on()._asdict()}
+    plain: dict[str, Any] = cut({"by_protocol": dict(contender.scores), **values})
+    return about | plain

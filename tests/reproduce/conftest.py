@@ -9,7 +9,7 @@ import pytest
 from soundspot.common.config import from_dict, to_dict
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.reproduce import experiments, runs
-from soundspot.reproduce.records import Record, Scores, Training, add_record
+from soundspot.reproduce.records import Scores, add_record
 
 SMALL = {"features": {"pretrained": False, "views": 2}}
 SMALL["train"] = {"steps": 2, "validate_every": 1, "batch": 4, "patience": 0, "select": "ciou"}
@@ -68,12 +68,12 @@ def keep():
         recipe = experiments.recipe_of(line, plan.data, seed, plan.quick)
         log = {"step": 1, "seconds": 3.0, "best": True, "val_ciou": 0.5, "train_z_std": 0.9}
         origin = {"commit": "abc", "data": "tiny", "data_fingerprint": plan.data.fingerprint}
-        training = Training(origin, to_dict(recipe), 2, 1, (log,))
         columns = dict.fromkeys(PROTOCOLS, (ciou, ciou, ciou, 0.25, 0.0))
-        about = {"tested_on": to_dict(plan.tested_on), "by_protocol": columns, "commit": "abc"}
-        more = {"guidance": line.guidance, "ms": 2.0, "duets": (0.5,)}
-        record = Record(recipe.method, training, (from_dict(Scores, {**about, **more, **changes}),))
-        add_record(plan.records, record)
-        return record
+        about = {"label": recipe.method, **plan.tested_on._asdict(), "by_protocol": columns}
+        about |= {"guidance": line.guidance, "ms": 2.0, "duets": (0.5,), "commit": "abc"}
+        about |= {"recipe": to_dict(recipe), "provenance": origin, "steps": 2, "best_step": 1}
+        scores = from_dict(Scores, {**about, "epochs": [log], **changes})
+        add_record(plan.records, scores)
+        return scores
 
     return write
