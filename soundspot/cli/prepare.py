@@ -20,16 +20,14 @@ prepare_app = App(
 
 Out = Annotated[Path, Parameter(help="The pair set to make.")]
 Strict = Annotated[bool, Parameter(show_default=False, help="Exit with code 2 on any loss.")]
-AllOptions = Annotated[Options, Parameter(name="*")]
-AllSplitOptions = Annotated[SplitOptions, Parameter(name="*")]
-OPTIONS, SPLIT_OPTIONS = Options(), SplitOptions()
+Shared = Annotated[Options, Parameter(name="*")]
+Splits = Annotated[SplitOptions, Parameter(name="*")]
+SHARED, SPLITS = Options(), SplitOptions()
 Lists = Annotated[list[Path] | None, Parameter(name="--list", negative="")]
 
 
 @prepare_app.command
-def flickr(
-    source: Path, out: Out, /, *, options: AllSplitOptions = SPLIT_OPTIONS, strict: Strict = False
-) -> int:
+def flickr(source: Path, out: Out, /, *, options: Splits = SPLITS) -> int:
     """Make a pair set of SoundNet-Flickr: the middle frame and the 3 s around it.
 
     Args:
@@ -37,18 +35,12 @@ def flickr(
     """
     from soundspot.data.corpora.flickr import prepare
 
-    return _report(prepare(source, out, options), strict)
+    return _report(prepare(source, out, options), options.strict)
 
 
 @prepare_app.command
 def vggsound(
-    source: Path,
-    out: Out,
-    /,
-    *,
-    labels: Path | None = None,
-    options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Strict = False,
+    source: Path, out: Out, /, *, labels: Path | None = None, options: Splits = SPLITS
 ) -> int:
     """Make a pair set of VGG-Sound: the middle frame and the 3 s around it.
 
@@ -58,18 +50,12 @@ def vggsound(
     """
     from soundspot.data.corpora.vggsound import prepare
 
-    return _report(prepare(source, out, options, labels), strict)
+    return _report(prepare(source, out, options, labels), options.strict)
 
 
 @prepare_app.command
 def vggss(
-    source: Path,
-    out: Out,
-    /,
-    *,
-    annotations: Path | None = None,
-    options: AllOptions = OPTIONS,
-    strict: Strict = False,
+    source: Path, out: Out, /, *, annotations: Path | None = None, options: Shared = SHARED
 ) -> int:
     """Make a pair set of VGG-SS: the frame its boxes were drawn on, and the 3 s around it.
 
@@ -79,19 +65,11 @@ def vggss(
     """
     from soundspot.data.corpora.vggss import prepare
 
-    return _report(prepare(source, out, options, annotations), strict)
+    return _report(prepare(source, out, options, annotations), options.strict)
 
 
 @prepare_app.command
-def music(
-    source: Path,
-    out: Out,
-    /,
-    *,
-    lists: Lists = None,
-    options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Strict = False,
-) -> int:
+def music(source: Path, out: Out, /, *, lists: Lists = None, options: Splits = SPLITS) -> int:
     """Make a pair set of MUSIC: the middle frame of a solo or duet and the 3 s around it.
 
     Args:
@@ -101,19 +79,11 @@ def music(
     """
     from soundspot.data.corpora.music import prepare
 
-    return _report(prepare(source, out, options, lists or ()), strict)
+    return _report(prepare(source, out, options, lists or ()), options.strict)
 
 
 @prepare_app.command
-def folder(
-    source: Path,
-    out: Out,
-    /,
-    *,
-    classes: Flag = False,
-    options: AllSplitOptions = SPLIT_OPTIONS,
-    strict: Strict = False,
-) -> int:
+def folder(source: Path, out: Out, /, *, classes: Flag = False, options: Splits = SPLITS) -> int:
     """Make a pair set of a folder of videos: the middle frame and the 3 s around it.
 
     Args:
@@ -122,7 +92,7 @@ def folder(
     """
     from soundspot.data.corpora.folder import prepare
 
-    return _report(prepare(source, out, options, classes), strict)
+    return _report(prepare(source, out, options, classes), options.strict)
 
 
 @prepare_app.command

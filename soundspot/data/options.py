@@ -20,6 +20,7 @@ class Options:
         seed: Seed of the draw.
         engine: Run on this machine (local) or on a Ray cluster (ray).
         jobs: Number of processes; default: one per core.
+        strict: Exit with code 2 on any loss.
     """
 
     ids: Path | None = None
@@ -27,6 +28,7 @@ class Options:
     seed: int = 0
     engine: EngineName = "local"
     jobs: int | None = None
+    strict: bool = False
 
     @cached_property
     def listed(self) -> list[str] | None:

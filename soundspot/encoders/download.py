@@ -5,24 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import cache
 from io import BufferedIOBase
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from soundspot.encoders.registry import Origin, WeightsError
+from soundspot.encoders.table import Origin, WeightsError
 
 if TYPE_CHECKING:
     import requests
 
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and to wait for the next bytes
-
-
-def describe(url: str) -> str:
-    """A URL as messages name it: without user and password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def download_file(origin: Origin, file: BufferedIOBase) -> None:
@@ -53,22 +46,18 @@ def download_file(origin: Origin, file: BufferedIOBase) -> None:
 
 def pip_settings() -> dict[str, str]:
     """The options that pip would use: PIP_... in the environment, else those of its files."""
+    # Lines of section.key='value'; none in a venv without pip.
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     settings: dict[str, str] = {}
     for section in ("global.", "download.", "install."):  # a command's own overrides [global]
-        for key, _, value in (line.partition("=") for line in pip_config().splitlines()):
+        for key, _, value in (line.partition("=") for line in lines.splitlines()):
             if key.startswith(section):
                 settings[key.removeprefix(section)] = str(ast.literal_eval(value))
     for name, value in os.environ.items():
         if name.startswith("PIP_"):
             settings[name.removeprefix("PIP_").lower().replace("_", "-")] = value
     return settings
-
-
-@cache
-def pip_config() -> str:
-    """Lines of section.key='value' from pip's files; none in a venv without pip."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _find_in_index(session: "requests.Session", index: str, project: str, archive: str) -> str:
@@ -84,7 +73,7 @@ def _find_in_index(session: "requests.Session", index: str, project: str, archiv
         reason = _reason(error)
     except StopIteration:
         reason = f"{project} has no such file"
-    raise WeightsError(f"{archive} in the index {describe(index)}: {reason}")
+    raise WeightsError(f"{archive} in the index {_describe(index)}: {reason}")
 
 
 def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None:
@@ -99,7 +88,7 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
         response = session.get(url, stream=True, timeout=TIMEOUT)
         response.raise_for_status()
     except OSError as error:  # all of requests' own are
-        raise WeightsError(f"{describe(url)}: {_reason(error)}") from error
+        raise WeightsError(f"{_describe(url)}: {_reason(error)}") from error
     total = int(response.headers.get("Content-Length", 0))
     name = PurePosixPath(urlsplit(url).path).name
     # The raw bytes: if the server compressed the transfer, requests would unpack a .tar.gz itself.
@@ -109,7 +98,13 @@ def _stream(session: "requests.Session", url: str, file: BufferedIOBase) -> None
         try:
             shutil.copyfileobj(reader, file)
         except urllib3.exceptions.HTTPError as error:  # unlike a full disk's
-            raise WeightsError(f"{describe(url)}: {_reason(error)}") from error
+            raise WeightsError(f"{_describe(url)}: {_reason(error)}") from error
+
+
+def _describe(url: str) -> str:
+    """A URL as messages name it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _reason(error: Exception) -> str:

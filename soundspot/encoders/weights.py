@@ -17,24 +17,30 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from soundspot.common import files
 from soundspot.common.config import choose
 from soundspot.encoders.download import download_file
-from soundspot.encoders.registry import IndexFile, RegistryEntry, Source, WeightsError
-from soundspot.encoders.table import ENCODERS, build_encoder, registry
+from soundspot.encoders.table import (
+    ENCODERS,
+    IndexFile,
+    RegistryEntry,
+    Source,
+    WeightsError,
+    build_encoder,
+    registry,
+)
 
 if TYPE_CHECKING:
     import torch
 
-T = TypeVar("T")
 State = Literal["cached", "absent", "damaged"]
 ADVICE = "make room there, or set SOUNDSPOT_CACHE to a directory that can be written"
 CONVERSION = 1  # raise it when a converter returns other tensors: caches then convert again
@@ -52,21 +58,16 @@ def load_tensors(name: str | RegistryEntry) -> "dict[str, torch.Tensor]":
     """The tensors of some weights, mapped from the cache: a page is read when it is first used."""
     from safetensors.torch import load_file
 
-    return _obtain(_find(name, "weights"), load_file)
+    entry = _find(name, "weights")
+    if _expected(entry):  # a complete cache needs no lock, no network and no hashing
+        with suppress(OSError, SafetensorError):
+            return load_file(product(entry))
+    return load_file(fetch(entry))
 
 
 def pretrained(encoder: str) -> "torch.nn.Module":
     """The frozen encoder of that name with its pretrained weights."""
     return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
-
-
-def class_names(name: str | RegistryEntry = "yamnet-audioset") -> list[str]:
-    """The classes that weights were trained on, in the order of their scores."""
-    entry = _find(name, "weights")
-    names: list[str] = json.loads(_obtain(entry, _read_metadata)["class_names"])
-    if not names:
-        raise WeightsError(f"{entry.name} has no class names")
-    return names
 
 
 def media(name: str | RegistryEntry) -> Path:
@@ -143,21 +144,6 @@ def _find(name: str | RegistryEntry, kind: str | None = None) -> RegistryEntry:
         return name
     choices = {name: entry for name, entry in registry().items() if kind in (None, entry.kind)}
     return choose(kind or "weights", name, choices)
-
-
-def _obtain(entry: RegistryEntry, read: Callable[[Path], T]) -> T:
-    """Read converted weights; a complete cache needs no lock, no network and no hashing."""
-    if _expected(entry):
-        try:
-            return read(product(entry))
-        except (OSError, SafetensorError):
-            pass
-    return read(fetch(entry))
-
-
-def _read_metadata(file: Path) -> dict[str, str]:
-    with safe_open(file, "np") as opened:
-        return dict(opened.metadata())
 
 
 def _expected(entry: RegistryEntry) -> set[str]:
@@ -240,9 +226,7 @@ def _keep(entry: RegistryEntry, source: Source, data: bytes) -> None:
         return files.write_bytes(file, data, ADVICE)
     from safetensors.torch import save
 
-    tensors = {key: tensor.contiguous() for key, tensor in source.convert(data).items()}
-    names = source.class_names(data) if source.class_names else []
-    converted = save(tensors, {"class_names": json.dumps(names)})
+    converted = save({key: t.contiguous() for key, t in source.convert(data).items()})
     record = {
         "source": source.filename,
         "source_sha256": source.sha256,

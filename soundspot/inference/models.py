@@ -8,8 +8,7 @@ import torch
 
 from soundspot.common.config import nearest, to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
-from soundspot.encoders.mobilenetv2 import class_names
+from soundspot.encoders import mobilenetv2, weights, yamnet
 from soundspot.encoders.table import ENCODERS
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer, Part
@@ -75,7 +74,7 @@ def open_model(name_or_path: str | Path | None = None, device: str = AUTO) -> Lo
         log.warning(warning + "everything runs.", chosen)
     features = learned.card.features
     names_sounds = features.audio == "yamnet" and features.pretrained is not False
-    sounds = tuple(weights.class_names("yamnet-audioset")) if names_sounds else ()
+    sounds = tuple(yamnet.class_names()) if names_sounds else ()
     model = Localizer(chosen, learned, sounds)
     if labels_name is None:
         return model
@@ -136,7 +135,7 @@ def absolute_name(model: str | None) -> str | None:
 
 def open_label_map(name: str) -> LabelMap:
     """The label map of that name; only the names of sounds are needed, no visual weights."""
-    names = weights.class_names(), class_names()
+    names = yamnet.class_names(), mobilenetv2.class_names()
     own = read_label_map(LABEL_MAP if name == NAMES else Path(name), *names)
     if own.learned:
         return own

@@ -11,7 +11,7 @@ import logging
 import shutil
 from collections.abc import Mapping
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,10 @@ from soundspot.inference.outputs import check_onnx
 MODEL = "soundspot-fast"
 PACKAGE = Path(__file__).parents[1]
 BUILT = PACKAGE / "page"
-KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript",
+KINDS = SimpleHTTPRequestHandler.extensions_map | {
     ".mjs": "text/javascript",
-    ".css": "text/css",
-    ".json": "application/json",
     ".webmanifest": "application/manifest+json",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".mp4": "video/mp4",
     ".wasm": "application/wasm",
-    ".onnx": "application/octet-stream",
 }
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval' blob:; worker-src 'self' blob:; "
@@ -53,7 +45,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-CHUNK = 2**20  # bytes that are sent at once
+SMALL = 2**20  # bytes
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +163,7 @@ def _worker(files: Files) -> Path:
     sha, place = hashlib.sha256(), weights_dir().parent / "page"
     for name, path in sorted(files.items()):
         sha.update(f"{name} {path.stat().st_size} ".encode())
-        if path.stat().st_size < CHUNK:  # the model's name is a digest, the runtime has a version
+        if path.stat().st_size < SMALL:  # the model's name is a digest, the runtime has a version
             sha.update(path.read_bytes())
     sha.update(files["model.onnx"].stem.encode())
     version = sha.hexdigest()[:16]
@@ -182,34 +174,22 @@ def _worker(files: Files) -> Path:
     return path
 
 
-def _handler(files: Files) -> type[BaseHTTPRequestHandler]:
+def _handler(files: Files) -> type[SimpleHTTPRequestHandler]:
     """Answers with these files, and with nothing else."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "soundspot", ""
+        extensions_map = KINDS
 
-        def do_GET(self) -> None:
-            self._answer(body=True)
+        def translate_path(self, path: str) -> str:
+            # No other file has an empty name.
+            return str(files.get(path.partition("?")[0].removeprefix("/") or "index.html", ""))
 
-        def do_HEAD(self) -> None:
-            self._answer(body=False)
-
-        def _answer(self, body: bool) -> None:
-            path = files.get(self.path.partition("?")[0].removeprefix("/") or "index.html")
-            if path is None:
-                self.send_error(404)
-                return
-            size, tag = path.stat().st_size, f'"{path.stat().st_mtime_ns:x}"'
-            unchanged = self.headers.get("If-None-Match") == tag
-            self.send_response(304 if unchanged else 200)
-            facts = {"Content-Type": KINDS[path.suffix], "Content-Length": str(size), "ETag": tag}
-            for name, value in {**HEADERS, **({"ETag": tag} if unchanged else facts)}.items():
+        def end_headers(self) -> None:
+            for name, value in HEADERS.items():
                 self.send_header(name, value)
-            self.end_headers()
-            if body and not unchanged:
-                with path.open("rb") as file:
-                    shutil.copyfileobj(file, self.wfile, CHUNK)
+            super().end_headers()
 
         def handle(self) -> None:
             try:

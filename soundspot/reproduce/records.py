@@ -179,7 +179,7 @@ def add_record(path: Path, new: Scores) -> None:
 def write_records(path: Path, records: Sequence[Scores]) -> None:
     """Write all scores; the same ones always give the same bytes."""
     # Runs by their settings; baselines come first, in the order in which they were scored.
-    ordered = sorted(records, key=lambda s: (s.recipe and s.run or "", repr(s.place)))
+    ordered = sorted(records, key=lambda s: ((s.recipe and s.run) or "", repr(s.place)))
     lines = [json.dumps(to_dict(scores), separators=(",", ":")) for scores in ordered]
     text = "\n".join([json.dumps({"format": FORMAT}), *lines]) + "\n"
     packed = io.BytesIO()

@@ -104,4 +104,4 @@ def test_real_mobilenetv2_sees_a_dog_in_the_demo_photograph() -> None:
     assert feature.shape == (1, 1280, 14, 14)
     best = logits.argsort(descending=True)[:5]
     assert all(151 <= k <= 268 for k in best.tolist())  # breeds of dogs
-    assert weights.class_names("mobilenetv2-imagenet")[int(best[0])] == "bluetick"
+    assert mobilenetv2.class_names()[int(best[0])] == "bluetick"

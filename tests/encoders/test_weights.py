@@ -22,16 +22,16 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
-from soundspot.encoders.download import pip_config
-from soundspot.encoders.registry import (
+from soundspot.encoders.table import (
+    ENCODERS,
     EncoderSpec,
     IndexFile,
     Origin,
     RegistryEntry,
     Source,
     WeightsError,
+    registry,
 )
-from soundspot.encoders.table import ENCODERS, registry
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
 TENSOR_FILE = safetensors.torch.save(TENSORS)
@@ -79,10 +79,7 @@ TOY_WHEEL = IndexFile("toy", "toy-1.0-py3-none-any.whl", sha256(WHEEL), "toy/toy
 
 
 def source(*origins: Origin, data: bytes = TENSOR_FILE) -> Source:
-    def names(data: bytes) -> list[str]:
-        return ["dog", f"{len(data)} bytes"]
-
-    return Source("toy.bin", sha256(data), origins, safetensors.torch.load, names)
+    return Source("toy.bin", sha256(data), origins, safetensors.torch.load)
 
 
 MODEL = RegistryEntry(
@@ -187,7 +184,6 @@ def test_the_first_load_fetches_and_converts_and_the_second_needs_no_network(
     assert "a model" in capsys.readouterr().err  # the name of the archive does not tell
     monkeypatch.setenv("SOUNDSPOT_OFFLINE", "1")
     assert_loaded()
-    assert weights.class_names(MODEL) == ["dog", f"{len(TENSOR_FILE)} bytes"]
     assert len(Site.asked) == 2
     assert capsys.readouterr().err == ""
 
@@ -218,9 +214,7 @@ def test_pips_configuration_names_the_index(site, monkeypatch, tmp_path):
     config = f"[global]\nindex-url = {site}/nothing/\n[install]\nindex-url = {site}/simple/\n"
     (tmp_path / "pip.conf").write_text(config)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    pip_config.cache_clear()
     assert_loaded()
-    pip_config.cache_clear()
 
 
 @pytest.mark.parametrize("origin", ["/page", "/cut", "/nothing", "", None])
@@ -275,7 +269,7 @@ def test_what_is_damaged_or_gone_is_fetched_again(name, damage, site, tmp_path):
     assert_loaded()
     file = tmp_path / "cache" / "weights" / "toy-model" / name
     file.write_bytes(damage(file.read_bytes()))
-    assert weights.class_names(MODEL)[0] == "dog"
+    assert_loaded()
     file.unlink()
     assert_loaded()
     assert Site.asked.count("/toy-1.0.tar.gz") == 3
@@ -388,16 +382,12 @@ def test_another_file_is_not_added(name, code, site, tmp_path):
 def test_an_unknown_name_is_answered_with_the_nearest(site, registered):
     for act, name in (
         (weights.load_tensors, "toy-photos"),
-        (weights.class_names, "toy-modle"),
         (weights.fetch, "%"),
         (weights.pretrained, "vgg-16"),
     ):
         with pytest.raises(SoundspotError) as caught:
             act(name)
         assert name in str(caught.value)
-    nameless = replace(MODEL, sources=tuple(replace(s, class_names=None) for s in MODEL.sources))
-    with pytest.raises(WeightsError):
-        weights.class_names(nameless)
 
 
 def _load_in_a_process(barrier, results) -> None:  # type: ignore[no-untyped-def]
@@ -435,6 +425,5 @@ def test_the_registry_is_sound() -> None:
 def test_the_real_weights_load_into_their_encoders() -> None:
     for encoder in ("vgg16", "yamnet"):
         assert not weights.pretrained(encoder).training
-    assert len(weights.class_names()) == 521
     assert weights.media("demo-dog-photo").read_bytes()[:2] == b"\xff\xd8"  # a JPEG
     assert weights.media("demo-dog-bark").read_bytes()[:4] == b"RIFF"

@@ -88,21 +88,12 @@ def test_tflite_kernels_are_turned_and_named() -> None:
     assert state["classifier.bias"].tolist() == [28, 28]
 
 
-def test_class_names_are_read_from_the_end_of_the_file() -> None:
-    file = io.BytesIO(b"a model comes first")
-    file.seek(0, io.SEEK_END)
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr(yamnet.LABELS_FILE, "Speech\nChild speech, kid speaking\n")
-    names = yamnet.read_class_names(file.getvalue())
-    assert names == ["Speech", "Child speech, kid speaking"]
-
-
 def top_classes(waveform: np.ndarray) -> list[str]:
     encoder = weights.pretrained("yamnet")
     assert isinstance(encoder, yamnet.YAMNet)
     with torch.inference_mode():
         scores = encoder.classify(encoder(torch.tensor(waveform)[None]))[0].mean(dim=0)
-    names = weights.class_names("yamnet-audioset")
+    names = yamnet.class_names()
     return [names[k] for k in scores.argsort(descending=True)[:4].tolist()]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
+from soundspot.encoders import yamnet
 from soundspot.encoders.mobilenetv2 import class_names
 from soundspot.model.label_map import LABEL_MAP, LabelMap, Thing, read_label_map
 
@@ -64,9 +64,8 @@ def test_a_label_map_that_is_not_there_is_called_one(tmp_path: Path) -> None:
         read_label_map(tmp_path / "none.yaml", SOUNDS, CLASSES)
 
 
-@pytest.mark.weights
 def test_the_label_map_that_ships_names_only_what_exists() -> None:
-    things, learned, kin, wide = read_label_map(LABEL_MAP, weights.class_names(), class_names())
+    things, learned, kin, wide = read_label_map(LABEL_MAP, yamnet.class_names(), class_names())
     assert len(learned) > 50 and len(kin) > 70 and not {*learned} & {*kin} and not {*kin} & {*wide}
     assert len(things) > 200
     by_name = {thing.name: thing for thing in things}

@@ -77,10 +77,8 @@ def test_the_server_hands_out_the_page_and_nothing_else(built: Path):
                 assert answer.headers[name] == value
             assert ask("/model.onnx?1")[1] == b"model"
             assert ask("/app.js", "HEAD")[1] == b""
-            assert (
-                ask("/app.js", **{"If-None-Match": ask("/app.js")[0].headers["ETag"]})[0].status
-                == 304
-            )
+            seen = {"If-Modified-Since": ask("/app.js")[0].headers["Last-Modified"]}
+            assert ask("/app.js", **seen)[0].status == 304
             for path in ("/../cache/page", "/ort", "/%2e%2e/secret", "//etc/passwd"):
                 assert ask(path)[0].status == 404
             assert ask("/", "POST")[0].status == 501
