@@ -8,6 +8,7 @@ of the group "soundspot.encoders".
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from soundspot.common.config import NamedTable, choose
@@ -167,10 +168,9 @@ MEDIA = (
 
 def registry() -> dict[str, RegistryEntry]:
     """All weights and media by name; imports every encoder."""
-    from soundspot.encoders.mobile_sam import WEIGHTS  # which imports torch
-
+    outlines: RegistryEntry = import_module("soundspot.encoders.mobile_sam").WEIGHTS
     weights = [encoder.weights for encoder in ENCODERS.usable().values()]
-    return {entry.name: entry for entry in (*weights, WEIGHTS, *MEDIA)}
+    return {entry.name: entry for entry in (*weights, outlines, *MEDIA)}
 
 
 def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":

@@ -17,12 +17,11 @@ from soundspot.evaluation.metrics import THRESHOLDS
 from soundspot.evaluation.report.pictures import pair_picture
 from soundspot.evaluation.rows import MAIN
 from soundspot.reproduce.experiments import find_table, lines_for
+from soundspot.reproduce.records import Results, TableLine
 from soundspot.reproduce.runs import ReproductionPlan, own_contender
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from soundspot.reproduce.results import Results, TableLine
 
 SHOWN = 8  # pairs of a sheet of examples
 SIDE = 160  # pixels of a picture
@@ -31,7 +30,7 @@ SIZES = {"success": (6, 4), "iterations": (6, 4), "steps": (9, 6)}  # inches
 log = logging.getLogger(__name__)
 
 
-def draw_curves(results: "Results", path: Path) -> Path | None:
+def draw_curves(results: Results, path: Path) -> Path | None:
     """Draw the curves of a table, if its figure has any, as SVG; None without matplotlib."""
     if results.figure not in SIZES or not has_matplotlib():
         return None
@@ -58,7 +57,7 @@ def has_matplotlib() -> bool:
     return True
 
 
-def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _success(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """Success by threshold (Fig. 4)."""
     axes = figure.add_subplot(xlabel="cIoU threshold", ylabel="success ratio")
     for line in lines:
@@ -67,7 +66,7 @@ def _success(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     axes.legend()
 
 
-def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _iterations(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """CIoU and AUC by passes of the PCM (Fig. 6)."""
     axes = figure.add_subplot(xlabel="passes t of the PCM while testing", ylabel="cIoU, AUC")
     for line in lines:
@@ -78,7 +77,7 @@ def _iterations(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     axes.legend()
 
 
-def _steps(figure: "Figure", lines: Sequence["TableLine"]) -> None:
+def _steps(figure: "Figure", lines: Sequence[TableLine]) -> None:
     """Validation scores and the spread of z by optimizer steps, one curve per seed."""
     panels = {"ciou": "cIoU on val", "auc": "AUC on val", "duets": "duets on val", "z_std": "z_std"}
     grid = figure.subplots(2, 2, sharex=True)
@@ -95,7 +94,7 @@ def _steps(figure: "Figure", lines: Sequence["TableLine"]) -> None:
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 
 
-def draw_examples(results: "Results", plan: ReproductionPlan, path: Path) -> Path | None:
+def draw_examples(results: Results, plan: ReproductionPlan, path: Path) -> Path | None:
     """Draw the same pairs under every line that has a run on this machine (Figs. 2, 5, S2, S3)."""
     lines = lines_for(find_table(plan.name), plan.data)
     finished = ((line, plan.finished(line, 0)) for line in lines)

@@ -1,4 +1,4 @@
-"""What is kept of runs: their scores, in one compressed file from which tables are made.
+"""What is kept: the scores of runs, in one compressed file, and the tables made from them.
 
 Every line of that file, which is to be committed, has the scores of a trained run, or of a baseline
 that needs no training, on one test set. Floats are cut to five digits; nothing is rounded up, so
@@ -23,10 +23,12 @@ import numpy as np
 from soundspot.common.config import from_dict, non_defaults, parse_json, read_bytes, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import explain_write_errors, locked, write_bytes
+from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.model.methods import METHODS
 from soundspot.training.recipe import Recipe, with_earlier_meaning
 
 FORMAT = 3
+TABLE_FORMAT = 3
 GROUPED = 2  # an older format, with the scores of a run on all test sets in one line
 FIVE_DIGITS = Context(prec=5, rounding=ROUND_DOWN)
 
@@ -118,6 +120,68 @@ class Scores:
         trained_again = (self.provenance, self.epochs) != (new.provenance, new.epochs)
         same = self.run is not None and self.run == new.run
         return same and (self.place == new.place or trained_again)
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """A line of a table: a method over its seeds, or a baseline, which has none.
+
+    Attributes:
+        ciou: By the paper's protocol, as is the AUC.
+        ciou_interval: Over pairs, each averaged over the seeds.
+        protocols: Protocol -> mean cIoU and AUC.
+        seeds: Of each run its seed, commit, best step, steps, scores and, for a figure of steps,
+            what it logged at each validation.
+        peak_side: Share of the sounds of duets whose peak is on the sounding side.
+        inverted: cIoU of the maps upside down.
+        curve: Success by cIoU threshold.
+        passes: Mean cIoU and AUC after each pass of a PCM.
+        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
+        no_source_f1: F1 of noticing that no source is visible.
+        parameters: How many are trained and used.
+        published: cIoU and AUC of the paper on the same data.
+        original: The same of the method's own paper.
+    """
+
+    label: str
+    ciou: Spread
+    auc: Spread
+    ciou_interval: Interval
+    protocols: dict[str, tuple[float, ...]]
+    seeds: tuple[dict[str, Any], ...] = ()
+    peak_side: Spread | None = None
+    inverted: Spread | None = None
+    curve: tuple[float, ...] | None = None
+    passes: dict[str, tuple[float, ...]] | None = None
+    gflops: float | None = None
+    mean_rank: float | None = None
+    no_source_f1: float | None = None
+    parameters: int | None = None
+    ms: float | None = None
+    published: tuple[float, ...] | None = None
+    original: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
+
+    format: int
+    table: str
+    title: str
+    note: str
+    command: str
+    commit: str
+    data: str
+    data_fingerprint: str
+    quick: bool
+    benchmarks: tuple[str, ...]
+    pairs: int
+    lines: tuple[TableLine, ...]
+    trivial: tuple[TableLine, ...]
+    figure: str | None = None
+    coverage: str | None = None
+    not_run: tuple[str, ...] = ()
 
 
 def name_run(fingerprint: str, recipe: Recipe) -> str:

@@ -5,7 +5,7 @@ Numbers are fractions.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from soundspot.common.config import read_typed
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.common.progress import result_console
-from soundspot.evaluation.intervals import Interval, Spread, bootstrap, over_seeds
+from soundspot.evaluation.intervals import Spread, bootstrap, over_seeds
 from soundspot.evaluation.metrics import auc, ciou_at, success_curve
 from soundspot.evaluation.report.tables import Table
 from soundspot.evaluation.rows import MAIN
@@ -24,76 +24,13 @@ from soundspot.model.checkpoint import build_method
 from soundspot.reproduce import experiments, figures, records, runs
 from soundspot.reproduce.complexity import measure
 from soundspot.reproduce.experiments import Experiment, Line
-from soundspot.reproduce.records import Scores
+from soundspot.reproduce.records import TABLE_FORMAT, Results, Scores, TableLine
 from soundspot.reproduce.runs import ReproductionPlan, Say
 from soundspot.training.recipe import Recipe
 from soundspot.training.run_folder import git_commit
 
-FORMAT = 3
 LOGGED = {"step": "step", "ciou": "val_ciou", "auc": "val_auc", "duets": "val_duets"}
 LOGGED["z_std"] = "train_z_std"
-
-
-@dataclass(frozen=True)
-class TableLine:
-    """A line of a table: a method over its seeds, or a baseline, which has none.
-
-    Attributes:
-        ciou: By the paper's protocol, as is the AUC.
-        ciou_interval: Over pairs, each averaged over the seeds.
-        protocols: Protocol -> mean cIoU and AUC.
-        seeds: Of each run its seed, commit, best step, steps, scores and, for a figure of steps,
-            what it logged at each validation.
-        peak_side: Share of the sounds of duets whose peak is on the sounding side.
-        inverted: cIoU of the maps upside down.
-        curve: Success by cIoU threshold.
-        passes: Mean cIoU and AUC after each pass of a PCM.
-        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
-        no_source_f1: F1 of noticing that no source is visible.
-        parameters: How many are trained and used.
-        published: cIoU and AUC of the paper on the same data.
-        original: The same of the method's own paper.
-    """
-
-    label: str
-    ciou: Spread
-    auc: Spread
-    ciou_interval: Interval
-    protocols: dict[str, tuple[float, ...]]
-    seeds: tuple[dict[str, Any], ...] = ()
-    peak_side: Spread | None = None
-    inverted: Spread | None = None
-    curve: tuple[float, ...] | None = None
-    passes: dict[str, tuple[float, ...]] | None = None
-    gflops: float | None = None
-    mean_rank: float | None = None
-    no_source_f1: float | None = None
-    parameters: int | None = None
-    ms: float | None = None
-    published: tuple[float, ...] | None = None
-    original: tuple[float, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Results:
-    """A table of `pairs` test pairs, and how it was made; `figure` says what is drawn of it."""
-
-    format: int
-    table: str
-    title: str
-    note: str
-    command: str
-    commit: str
-    data: str
-    data_fingerprint: str
-    quick: bool
-    benchmarks: tuple[str, ...]
-    pairs: int
-    lines: tuple[TableLine, ...]
-    trivial: tuple[TableLine, ...]
-    figure: str | None = None
-    coverage: str | None = None
-    not_run: tuple[str, ...] = ()
 
 
 def write_table(plan: ReproductionPlan, out: Path, say: Say, command: str = "") -> None:
@@ -154,7 +91,7 @@ def reproduce_table(plan: ReproductionPlan, say: Say, command: str = "") -> Resu
         ranked = with_mean_ranks([*lines, *trivial])
         lines, trivial = ranked[: len(lines)], ranked[len(lines) :]
     return Results(
-        format=FORMAT,
+        format=TABLE_FORMAT,
         table=plan.name,
         title=experiment.title,
         note=experiment.note,
@@ -363,6 +300,6 @@ def as_json(results: Results) -> str:
 def read_results(path: Path) -> Results:
     """Read results that `soundspot reproduce` wrote."""
     results = read_typed(path, Results, "make it again with `soundspot reproduce`")
-    if results.format != FORMAT:
-        raise SoundspotError(f"{path} has format {results.format}, expected {FORMAT}")
+    if results.format != TABLE_FORMAT:
+        raise SoundspotError(f"{path} has format {results.format}, expected {TABLE_FORMAT}")
     return results

@@ -12,7 +12,7 @@ from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.reproduce import experiments, figures, results, runs
 from soundspot.reproduce.experiments import Line
-from soundspot.reproduce.results import Results, TableLine
+from soundspot.reproduce.records import Results, TableLine
 from tests.reproduce.conftest import BASES
 
 
