@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from soundspot.encoders.table import Origin, WeightsError
+from soundspot.encoders.registry import Origin, WeightsError
 
 if TYPE_CHECKING:
     import requests

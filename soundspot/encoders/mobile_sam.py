@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.encoders.table import IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import IndexFile, RegistryEntry, Source
 from soundspot.encoders.tiny_vit import DIM, ChannelNorm, TinyViT
 
 PUBLISHED = "mobile_sam.pt"

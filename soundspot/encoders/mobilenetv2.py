@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.encoders.formats import read_tensors
-from soundspot.encoders.table import EncoderSpec, IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
 
 CHANNELS = 1280
 CLASSES = 1000

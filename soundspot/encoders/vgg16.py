@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_arrays, read_tensors
-from soundspot.encoders.table import EncoderSpec, IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
 from soundspot.encoders.views import VIEW_SIZE
 
 CHANNELS = 512

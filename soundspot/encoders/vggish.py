@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_tensors
 from soundspot.encoders.logmel import VGGISH_OFFSET, log_mel_patches, stretch_waveform
-from soundspot.encoders.table import EncoderSpec, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, RegistryEntry, Source
 from soundspot.encoders.vgg16 import conv_layers
 
 CHANNELS = 128

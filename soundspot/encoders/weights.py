@@ -28,15 +28,8 @@ from safetensors import SafetensorError
 from soundspot.common import files
 from soundspot.common.config import choose
 from soundspot.encoders.download import download_file
-from soundspot.encoders.table import (
-    ENCODERS,
-    IndexFile,
-    RegistryEntry,
-    Source,
-    WeightsError,
-    build_encoder,
-    registry,
-)
+from soundspot.encoders.registry import IndexFile, RegistryEntry, Source, WeightsError
+from soundspot.encoders.table import ENCODERS, build_encoder, registry
 
 if TYPE_CHECKING:
     import torch

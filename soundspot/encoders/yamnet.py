@@ -13,13 +13,7 @@ from torch.nn import functional as F
 
 from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_OFFSET, log_mel_patches, stretch_waveform
-from soundspot.encoders.table import (
-    EncoderSpec,
-    IndexFile,
-    RegistryEntry,
-    Source,
-    bark_monitor,
-)
+from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source, bark_monitor
 
 CHANNELS = 1024
 CLASSES = 521

@@ -13,7 +13,8 @@ from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
-from soundspot.encoders.table import ENCODERS, EncoderSpec, build_encoder
+from soundspot.encoders.registry import EncoderSpec
+from soundspot.encoders.table import ENCODERS, build_encoder
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
 from soundspot.parallel.devices import multiplies_bfloat16
 

@@ -12,7 +12,7 @@ from PIL import Image
 from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.encoders import weights
-from soundspot.encoders.table import RegistryEntry
+from soundspot.encoders.registry import RegistryEntry
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import models
 from soundspot.media import clips as media

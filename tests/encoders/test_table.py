@@ -127,7 +127,7 @@ TOY = f"""
 import safetensors.torch
 from torch import nn
 
-from soundspot.encoders.table import EncoderSpec, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, RegistryEntry, Source
 
 
 class Toy(nn.Conv2d):

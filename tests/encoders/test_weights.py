@@ -22,16 +22,15 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
-from soundspot.encoders.table import (
-    ENCODERS,
+from soundspot.encoders.registry import (
     EncoderSpec,
     IndexFile,
     Origin,
     RegistryEntry,
     Source,
     WeightsError,
-    registry,
 )
+from soundspot.encoders.table import ENCODERS, registry
 
 TENSORS = {"a": torch.arange(7.0), "b": torch.full((3, 5), 2.0)}
 TENSOR_FILE = safetensors.torch.save(TENSORS)
