@@ -3,12 +3,14 @@
 import torch
 from torch import Tensor, nn
 
+from soundspot.model.whole_batch import place
+
 
 class Draws(nn.Module):
     """A seed and the number of steps so far, kept as buffers.
 
     The state of torch's own generator is not stored with a run, so a resumed run would go on with
-    other numbers. In several processes all ranks draw alike, as DDP copies buffers from rank 0.
+    other numbers. In several processes all ranks draw alike, each for the whole batch.
     """
 
     seed: Tensor
@@ -31,5 +33,7 @@ def dropped(x: Tensor, share: float, generator: torch.Generator | None) -> Tenso
     """Dropout: set a share of the values to 0 and scale up the others; no generator, no dropout."""
     if generator is None or not share:
         return x
-    kept = torch.empty_like(x).bernoulli_(1 - share, generator=generator)
-    return x * kept.mul_(1 / (1 - share))
+    rank, size = place()  # the draws of the whole batch, and of them this share's
+    like = torch.cat([x] * size) if size > 1 else x
+    kept = torch.empty_like(like).bernoulli_(1 - share, generator=generator)
+    return x * kept[rank::size].mul_(1 / (1 - share))

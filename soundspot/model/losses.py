@@ -12,6 +12,7 @@ from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 from soundspot.model.attention import precise
+from soundspot.model.whole_batch import whole
 
 Vectors = Float[Tensor, "b d"]
 Pairs = Float[Tensor, "b b"]
@@ -105,7 +106,7 @@ def collapse_monitor(z: Vectors) -> Scalar:
 
     SimSiam's own diagnostic; logged in every epoch.
     """
-    unit = F.normalize(z.detach(), dim=1)
+    unit = F.normalize(whole(z.detach()), dim=1)
     return unit.std(dim=0, correction=0).mean() * math.sqrt(unit.shape[1])
 
 

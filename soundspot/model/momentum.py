@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.model.attention import precise
+from soundspot.model.whole_batch import whole
 
 M = TypeVar("M", bound=nn.Module)
 COMMON_MOMENTUM = 0.95  # forgets as fast as the weights move
@@ -32,4 +33,4 @@ def follow(slow: nn.Module, trained: nn.Module, momentum: float) -> None:
 @torch.no_grad()
 def follow_common(common: Float[Tensor, "d"], vectors: Float[Tensor, "b d"]) -> None:
     """Move towards what the unit vectors of a batch have in common."""
-    common.lerp_(F.normalize(precise(vectors), dim=1).mean(dim=0), 1 - COMMON_MOMENTUM)
+    common.lerp_(F.normalize(precise(whole(vectors)), dim=1).mean(dim=0), 1 - COMMON_MOMENTUM)

@@ -1,8 +1,7 @@
 """k-means that learns from one batch at a time and keeps its centers as buffers.
 
 It replaces clusterings of a whole training set between epochs: the training loop needs no
-hook, an interrupted run resumes with the same centers, and a seed gives the same ones again. With
-several processes the centers follow the batches of rank 0, whose buffers DDP sends to all others.
+hook, an interrupted run resumes with the same centers, and a seed gives the same ones again.
 
 Axes: b batch, k centers, d dimensions.
 """
@@ -11,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from soundspot.model.whole_batch import whole
 
 
 class OnlineKMeans(nn.Module):
@@ -39,9 +40,9 @@ class OnlineKMeans(nn.Module):
     @torch.no_grad()
     def update(self, x: Float[Tensor, "b d"]) -> None:
         """Move every center towards the vectors that are nearest to it."""
-        unit = F.normalize(x.detach(), dim=1)
+        unit = F.normalize(whole(x.detach()), dim=1)
         self._start(unit)
-        one_hot = F.one_hot(self.assign(x), len(self.centers)).to(unit.dtype)
+        one_hot = F.one_hot(self.assign(unit), len(self.centers)).to(unit.dtype)
         counts = one_hot.sum(dim=0)
         self.weights.mul_(self.memory).add_(counts)
         difference = one_hot.T @ unit - counts[:, None] * self.centers

@@ -1,4 +1,8 @@
-"""One process, or several started by torchrun, with DDP around the module that is called."""
+"""One process, or several started by torchrun, which together train what one process trains.
+
+A method gets this process's share of a batch if its loss gathers what it compares (`whole_batch`),
+or else the gathered features of the whole batch; DDP averages the gradients.
+"""
 
 import os
 from collections.abc import Iterator
@@ -8,9 +12,12 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from soundspot.common.errors import SoundspotError
+from soundspot.model.methods.method import Batch, Method, MethodOutput
+from soundspot.model.whole_batch import SharedBatchNorm, shared, whole
 from soundspot.parallel.devices import AUTO, choose_device
 
 
@@ -53,11 +60,12 @@ def join_world(name: str = AUTO) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def check_share(batch: int, world: World) -> None:
-    """Refuse a batch that cannot be divided evenly among the processes."""
-    if batch % world.size:
+def check_share(batch: int, world: World, parts: int = 1) -> None:
+    """Refuse a batch that cannot be divided evenly among the processes, and into their parts."""
+    if batch % (world.size * parts):
+        each = f" in {parts} parts each (train.accumulate)" if parts > 1 else ""
         raise SoundspotError(
-            f"train.batch={batch} cannot be divided evenly among {world.size} processes"
+            f"train.batch={batch} cannot be divided evenly among {world.size} processes{each}"
         )
 
 
@@ -84,11 +92,40 @@ def any_in_world(flag: bool, world: World) -> bool:
     return mean_over_world({"votes": float(flag)}, world)["votes"] > 0
 
 
-def wrap(method: nn.Module, world: World) -> nn.Module:
+class _Together(nn.Module):
+    """A method that learns from the whole batch, of which this process read a share."""
+
+    def __init__(self, method: Method, world: World) -> None:
+        super().__init__()
+        self.method, self.world = method, world
+
+    def forward(self, batch: Batch) -> MethodOutput:
+        with shared(self.world.rank, self.world.size):
+            if _takes_shares(self.method):
+                output: MethodOutput = self.method(batch)
+                return output
+            batch = Batch(*map(whole, batch))
+        output = self.method(batch)
+        return output
+
+
+def _takes_shares(method: Method) -> bool:
+    """What the class that defines `forward` says: one that inherits the rest may not gather."""
+    owner = next(each for each in type(method).__mro__ if "forward" in vars(each))
+    return bool(vars(owner).get("takes_shares"))
+
+
+def wrap(method: Method, world: World) -> nn.Module:
     """The module to call: DDP averages gradients only if its own forward is called."""
     if world.size == 1:
         return method
-    if world.device.type == "cuda":
-        method = nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
-        return DistributedDataParallel(method, device_ids=[world.device.index])
-    return DistributedDataParallel(method)
+    cuda = world.device.type == "cuda"
+    shares = _takes_shares(method)
+    if shares and cuda:
+        nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
+    elif shares:
+        for module in method.modules():
+            if isinstance(module, _BatchNorm):
+                module.__class__ = SharedBatchNorm  # with its weights and statistics
+    ids = [world.device.index] if cuda else None
+    return DistributedDataParallel(_Together(method, world), device_ids=ids)

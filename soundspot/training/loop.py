@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from soundspot.data.pair_set import PairSet
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import load_encoders
 from soundspot.model import checkpoint
-from soundspot.model.methods.method import Batch, Method
+from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
@@ -96,10 +96,16 @@ class _Run:
         self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
         self.steps_per_epoch = steps_per_epoch(self.data, self.config.batch)
         self.total_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
-        distributed.check_share(self.config.batch, world)
+        distributed.check_share(self.config.batch, world, self.config.accumulate)
         check_selection(recipe, self.pairs)
         torch.manual_seed(self.config.seed)
         method = checkpoint.build_method(recipe.method, recipe.model)
+        if self.config.accumulate > 1 and not method.per_pair:
+            raise SoundspotError(
+                f"the loss of {recipe.method} compares the pairs of a batch and is no sum over "
+                "parts: set train.accumulate=1, and share a large batch among processes "
+                "(torchrun)"
+            )
         method.prepare(self._hear)
         self.method: Method = method.to(world.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = WeightAverage(self.method, self.config.average)
@@ -114,8 +120,8 @@ class _Run:
         self._claim_folder(lock)
         self.called = distributed.wrap(self.method, world)
         if world.size > 1:
-            kept = "terms over a batch, and on CPUs batch norm, are per process"
-            self.console.print(f"{world.size} processes: {kept}")
+            share = self.config.batch // world.size
+            self.console.print(f"{world.size} processes with {share} pairs of each batch")
 
     @torch.no_grad()
     def _hear(self, waveforms: torch.Tensor) -> torch.Tensor:
@@ -211,12 +217,24 @@ class _Run:
     def _on_device(self, batch: Batch) -> Batch:
         return Batch(*(tensor.to(self.world.device, non_blocking=True) for tensor in batch))
 
+    def _gradients(self, batch: Batch) -> dict[str, float]:
+        """Add up the gradients of a batch, in parts if asked; the mean of what they report."""
+        count, reported = self.config.accumulate, dict[str, float]()
+        for number in range(count):
+            part = self._on_device(Batch(*(tensor[number::count] for tensor in batch)))
+            waits = number + 1 < count and self.world.size > 1
+            with self.called.no_sync() if waits else nullcontext():  # type: ignore[operator]
+                with torch.autocast(part.f_a.device.type, torch.bfloat16, enabled=self.rounds):
+                    output: MethodOutput = self.called(part)
+                torch.autograd.backward(output.loss / count)
+            for name, value in {"loss": output.loss.detach(), **output.report}.items():
+                reported[name] = reported.get(name, 0.0) + value.item() / count
+        return distributed.mean_over_world(reported, self.world)
+
     def _step(self, batch: Batch) -> float:
-        device = self.world.device
         self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=self.rounds):
-            output = self.called(self._on_device(batch))
-        loss = float(output.loss.item())
+        reported = self._gradients(batch)
+        loss = reported["loss"]
         if not math.isfinite(loss):
             saved = (self.run / STATE).exists()
             kept = f" (the state of an earlier step is kept in {self.run})" if saved else ""
@@ -224,13 +242,12 @@ class _Run:
                 f"the loss is {loss} in step {self.state.step + 1}; "
                 f"lower train.lr and train.lr_heads{kept}"
             )
-        output.loss.backward()
         for parameter in self.method.resting:  # momentum and weight decay would move them on
             parameter.grad = None
         self.optimizer.step()
         self.average.update(self.method)
-        for name, value in {"loss": output.loss.detach(), **output.report}.items():
-            self.state.totals[name] = self.state.totals.get(name, 0.0) + value.item()
+        for name, value in reported.items():
+            self.state.totals[name] = self.state.totals.get(name, 0.0) + value
         self.state.step += 1
         self.state.counted += 1
         return loss
@@ -242,8 +259,7 @@ class _Run:
         """
         state = self.state
         line: dict[str, Any] = {"epoch": self._epoch, "step": state.step}
-        means = {name: total / state.counted for name, total in state.totals.items()}
-        line |= {f"train_{k}": v for k, v in distributed.mean_over_world(means, self.world).items()}
+        line |= {f"train_{k}": total / state.counted for k, total in state.totals.items()}
         with self.average.applied(self.method):
             self.method.eval()
             scores = self._validation() if self.world.first else {}

@@ -13,6 +13,7 @@ from soundspot.common.config import (
     Positive,
     Range,
     Seed,
+    Size,
     Weight,
     as_stored,
     choose,
@@ -38,6 +39,8 @@ class TrainConfig:
         steps: Optimizer steps, at most; if not 0, it takes the place of `epochs`.
         validate_every: Steps between validations; 0 validates after every epoch.
         batch: Pairs per step, over all processes.
+        accumulate: In how many parts a process computes its share of a batch, where memory is
+            short; only for methods whose loss is a mean over pairs.
         lr_heads: lr_1 of Table S1, for the projection and prediction MLPs.
         lr: lr_2 of Table S1, for everything else.
         weight_decay: Weight decay of AdamW; the PCM's a_l and b_l have none.
@@ -56,6 +59,7 @@ class TrainConfig:
     steps: Annotated[int, Range(0, 10**9)] = 0
     validate_every: Annotated[int, Range(0, 10**9)] = 0
     batch: Annotated[int, Range(2, 10**6)] = 256
+    accumulate: Size = 1
     lr_heads: Positive = 2e-3
     lr: Positive = 5e-4
     weight_decay: Weight = 1e-4

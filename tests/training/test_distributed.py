@@ -1,4 +1,4 @@
-"""DDP on two gloo processes: the wrapper that is made is the one that is called."""
+"""Several gloo processes train what one process trains."""
 
 import os
 import subprocess
@@ -9,71 +9,85 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from torch import nn
 
 from soundspot.common.errors import SoundspotError
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
+from soundspot.model.checkpoint import build_method
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Batch
-from soundspot.model.methods.sspl import SSPL, SSPLConfig
-from soundspot.training.distributed import World, check_share, join_world, wrap
+from soundspot.training.distributed import World, check_share, join_world, mean_over_world, wrap
+from soundspot.training.loop import train
+from soundspot.training.recipe import read_recipe
+from soundspot.training.run_folder import read_log
 
-CONFIG = SSPLConfig(c_v=5, c_a=3, pcm=True, cycles=2, projection=7, hidden=13)
-PARTS = "from test_distributed import *; gradients_of_a_share(sys.argv[1])"
+COUNT, STEPS = (int(n) for n in os.environ.get("SOUNDSPOT_TEST_WORLD", "2x6").split("x"))
+PROCESSES = "from test_distributed import *; train_every_method(sys.argv[1])"
+FIVE = {"c_v": 5, "c_a": 3}
+HEADS = {**FIVE, "projection": 7, "hidden": 13}
+SIZES = {"width": 8, "dim": 8, "hidden": 13, "projection": 7}
+VARIANTS = {
+    "sspl with a PCM": ("sspl", {**HEADS, "pcm": True, "cycles": 2}),
+    "sspl by clusters": ("sspl", {**HEADS, "objective": "none", "alignment": 1.0, "clusters": 4,
+                                  "alignment_objective": "clusters", "map_centering": 0.5,
+                                  "visual_conv": True}),
+    "sspl with byol": ("sspl", {**HEADS, "objective": "byol", "alignment": 1.0}),
+    "sspl with barlow": ("sspl", {**HEADS, "objective": "barlow"}),
+    "sspl with wmse": ("sspl", {**HEADS, "objective": "wmse"}),
+}  # fmt: skip
 
 
-def joint_batch():
-    torch.manual_seed(3)
-    return Batch(
-        torch.randn(8, 5, 7, 7), torch.randn(8, 5, 7, 7), torch.rand(8, 2, 3), torch.arange(8)
-    )
+def every_method():
+    """All lines of the table and some variants, through the stages of those that have some."""
+    for name, (config, module) in METHODS.items():
+        keys = {field.name for field in fields(config)}
+        stages = keys & {"stage_one", "grow_every", "warmup"}
+        sizes = {key: value for key, value in SIZES.items() if key in keys}
+        if module.trainable:
+            yield name, name, {**FIVE, **sizes, **dict.fromkeys(stages, 2)}
+    for name, (method, settings) in VARIANTS.items():
+        yield name, method, settings
 
 
-def model():
-    """In eval mode: batch norm per process is the one thing DDP cannot make equal on CPUs."""
+def trained(world, name, settings):
+    """Some steps: their losses, the first gradients, the last weights and buffers."""
     torch.manual_seed(4)
-    return SSPL(CONFIG).eval()
+    method = build_method(name, settings).train()
+    called, optimizer = wrap(method, world), torch.optim.SGD(method.parameters(), lr=5e-4)
+    losses, first = [], {}
+    for step in range(STEPS):
+        torch.manual_seed(30 + step)
+        views = torch.randn(8, 5, 7, 7), torch.randn(8, 5, 7, 7)
+        whole = Batch(*views, torch.rand(8, 2, 3), torch.arange(8))
+        optimizer.zero_grad()
+        output = called(Batch(*(tensor[world.rank :: world.size] for tensor in whole)))
+        output.loss.backward()
+        first = first or {
+            n: p.grad.clone() for n, p in method.named_parameters() if p.grad is not None
+        }
+        optimizer.step()
+        losses.append(mean_over_world({"loss": output.loss.item()}, world)["loss"])
+    state = {key: value for key, value in method.state_dict().items() if value.is_floating_point()}
+    return {
+        "losses": torch.tensor(losses),
+        **first,
+        **{f"{key} at the end": state[key] for key in state},
+    }
 
 
-def gradients(called, method, batch):
-    called(batch).loss.backward()
-    return {n: p.grad for n, p in method.named_parameters() if p.grad is not None}
-
-
-def gradients_of_a_share(path):
+def train_every_method(path):
     with join_world() as world:
-        method = model()
-        share = Batch(*(tensor[world.rank :: world.size] for tensor in joint_batch()))
-        torch.save(gradients(wrap(method, world), method, share), f"{path}.{world.rank}")
+        found = {
+            name: trained(world, method, settings) for name, method, settings in every_method()
+        }
+        torch.save(found, f"{path}.{world.rank}")
 
 
-def five_steps_of_every_method():
-    """Across the stages of those that have some; the weights of all processes stay the same."""
-    with join_world() as world:
-        for name, (config, module) in METHODS.items():
-            if not module.trainable:
-                continue
-            stages = {"stage_one", "grow_every"} & {field.name for field in fields(config)}
-            torch.manual_seed(4)
-            method = module(config(c_v=5, c_a=3, **dict.fromkeys(stages, 2)))
-            called, optimizer = wrap(method, world), torch.optim.AdamW(method.parameters())
-            share = Batch(*(tensor[world.rank :: world.size] for tensor in joint_batch()))
-            for _ in range(5):
-                optimizer.zero_grad()
-                called(share).loss.backward()
-                optimizer.step()
-            for weight in method.parameters():
-                first = weight.detach().clone()
-                torch.distributed.broadcast(first, 0)
-                assert torch.equal(first, weight), name
-
-
-def run_two(tmp_path, *arguments):
+def torchrun(tmp_path, count, *arguments):
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count)]
     place = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"]
     return subprocess.run(
         [*command, *place, "--local-addr", "127.0.0.1", *arguments],
@@ -87,25 +101,19 @@ def run_two(tmp_path, *arguments):
 
 
 @pytest.mark.slow
-def test_gradients_of_two_processes_equal_those_of_the_joint_batch(tmp_path):
+def test_several_processes_train_every_method_as_one_does(tmp_path):
     script = tmp_path / "share.py"
-    script.write_text("import sys\n" + PARTS)
-    done = run_two(tmp_path, str(script), str(tmp_path / "gradients"))
+    script.write_text("import sys\n" + PROCESSES)
+    done = torchrun(tmp_path, COUNT, str(script), str(tmp_path / "found"))
     assert done.returncode == 0, done.stderr
-    alone = model()
-    expected = gradients(alone, alone, joint_batch())
-    found = [torch.load(f"{tmp_path}/gradients.{rank}", weights_only=True) for rank in (0, 1)]
-    for name, gradient in expected.items():
-        for rank in (0, 1):
-            torch.testing.assert_close(found[rank][name], gradient, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_every_method_trains_in_two_processes(tmp_path):
-    script = tmp_path / "methods.py"
-    script.write_text("from test_distributed import *; five_steps_of_every_method()")
-    done = run_two(tmp_path, str(script))
-    assert done.returncode == 0, done.stderr
+    ranks = [torch.load(f"{tmp_path}/found.{rank}", weights_only=True) for rank in range(COUNT)]
+    alone = World(0, 1, torch.device("cpu"))
+    for name, method, settings in every_method():
+        for key, expected in trained(alone, method, settings).items():
+            for found in ranks:
+                what, within = f"{name}: {key}", 1e-4 if key.endswith("at the end") else 1e-5
+                assert torch.allclose(found[name][key], expected, within, within), what
+                assert torch.equal(found[name][key], ranks[0][name][key]), what
 
 
 def test_an_uneven_share_is_refused():
@@ -114,8 +122,8 @@ def test_an_uneven_share_is_refused():
 
 
 def test_a_world_of_one_wraps_nothing():
-    layer = nn.Linear(1, 1)
-    assert wrap(layer, World(0, 1, torch.device("cpu"))) is layer
+    method = build_method("ezvsl", FIVE)
+    assert wrap(method, World(0, 1, torch.device("cpu"))) is method
 
 
 @pytest.mark.slow
@@ -132,9 +140,8 @@ def test_torchrun_trains_and_the_first_process_writes(tiny_pairs, tmp_path):
     }
     recipe.write_text(yaml.safe_dump(values))
     run = tmp_path / "run"
-    done = run_two(tmp_path, "-m", "soundspot", "train", str(recipe), "--out", str(run))
+    done = torchrun(tmp_path, 2, "-m", "soundspot", "train", str(recipe), "--out", str(run))
     assert done.returncode == 0, done.stderr
-    assert "per process" in done.stderr
     assert done.stderr.count("best step") == 1
     assert len((run / "log.jsonl").read_text().splitlines()) == 2
 
@@ -145,11 +152,11 @@ from pathlib import Path
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from soundspot.training import loop
 from soundspot.training.recipe import read_recipe
-count = 0
+count, resumed = 0, Path(sys.argv[2], "state.pt").exists()
 def counted(*_):
     global count
     count += 1
-    if count == 3 and os.environ["RANK"] == "1":
+    if count == 3 and os.environ.get("RANK") == "1" and not resumed:
         os.kill(os.getpid(), signal.SIGTERM)
 register_optimizer_step_pre_hook(counted)
 try:
@@ -160,21 +167,27 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_stops_all_at_the_same_step(tiny_pairs, tmp_path):
+def test_a_signal_to_one_process_stops_all_and_resuming_changes_no_number(tiny_pairs, tmp_path):
     spec = FeatureSpec(pretrained=False, views=3)
     encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
     recipe, script, run = tmp_path / "tiny.yaml", tmp_path / "script.py", tmp_path / "run"
     values = {
         "pairs": str(tiny_pairs.root),
-        "model": {"projection": 7, "hidden": 13},
+        "method": "contrastive",
         "features": {"pretrained": False, "views": 3},
         "train": {"epochs": 9, "batch": 4, "patience": 0, "validate_every": 18},
     }
     recipe.write_text(yaml.safe_dump(values))
     script.write_text(INTERRUPTED)
-    done = run_two(tmp_path, str(script), str(recipe), str(run))
+    done = torchrun(tmp_path, 2, str(script), str(recipe), str(run))
     stopped = [Path(f"{run}.stopped.{rank}") for rank in (0, 1)]
     assert [path.exists() for path in stopped] == [True, True], done.stderr
     assert [path.read_text() for path in stopped] == ["3", "3"]
     state = torch.load(run / "state.pt", weights_only=True)
     assert state["progress"]["step"] == 3
+    # The resumed run logs what one process logs that was never interrupted.
+    done = torchrun(tmp_path, 2, str(script), str(recipe), str(run))
+    assert done.returncode == 0, done.stderr
+    train(read_recipe(recipe), tmp_path / "alone", lambda *_: {"ciou": 0.5})
+    for found, expected in zip(read_log(run), read_log(tmp_path / "alone"), strict=True):
+        assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-5)

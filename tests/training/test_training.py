@@ -19,7 +19,7 @@ from soundspot.features import encoding
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.model import checkpoint
-from soundspot.model.methods.method import Batch
+from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
 from soundspot.training import loop
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
@@ -43,6 +43,21 @@ class Mosaic(torch.nn.Module):
     def forward(self, image):
         weight = torch.randn(512, 3, 1, 1, generator=torch.Generator().manual_seed(0))
         return F.conv2d(F.avg_pool2d(image, 16), weight)
+
+
+class Lonely(Method):
+    """A method whose pairs know nothing of each other."""
+
+    per_pair = True
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Linear(512, 1024)
+
+    def forward(self, batch):
+        seen = self.layer(batch.f_v1.mean(dim=(2, 3)))
+        return MethodOutput((seen - batch.f_a.mean(dim=1)).square().mean(), {})
 
 
 def quick_encoders(*arguments):
@@ -385,6 +400,18 @@ def test_a_run_is_not_resumed_with_another_recipe(encoded, tmp_path):
         train(recipe(encoded, lr=0.123), tmp_path, flat)
     train(recipe(encoded, epochs=4), tmp_path, flat)  # more epochs may be asked for
     assert len(losses(tmp_path)) == 4
+
+
+def test_parts_of_a_batch_add_up_where_pairs_know_nothing_of_each_other(encoded, tmp_path):
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "build_method", lambda *_: Lonely())
+        for parts in (1, 2):
+            train(recipe(encoded, accumulate=parts), tmp_path / str(parts), flat)
+            found[parts] = losses(tmp_path / str(parts))
+    assert found[2] == pytest.approx(found[1], rel=1e-5)
+    with pytest.raises(SoundspotError):  # SSPL has batch norms
+        train(recipe(encoded, accumulate=2), tmp_path / "sspl", flat)
 
 
 def test_a_loss_that_is_not_a_number_stops_with_a_sentence(encoded, tmp_path):

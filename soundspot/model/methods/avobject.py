@@ -30,6 +30,7 @@ from soundspot.model.methods.method import (
     mean_of,
     other_pairs,
 )
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class AVObject(Method):
 
     config_class = AVObjectConfig
     config: AVObjectConfig
+    takes_shares = True
     training_only = ("scale",)
 
     def __init__(self, config: AVObjectConfig) -> None:
@@ -63,8 +65,9 @@ class AVObject(Method):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; each view has its own batch-norm statistics."""
         other_pairs(batch)
-        heard, scale = self._hear(batch.f_a), self.scale
-        both = [scale * every_score(self._see(f_v).flatten(2), heard) for f_v in batch.views]
+        heard, scale = whole(self._hear(batch.f_a)), self.scale
+        scores = (every_score(self._see(f_v).flatten(2), heard) for f_v in batch.views)
+        both = [scale * whole(each) for each in scores]
         return mean_of(
             MethodOutput(pick_own(scores), {"matched": matched(scores), "scale": scale})
             for scores in both

@@ -20,6 +20,7 @@ from soundspot.model.attention import every_similarity, joined_map, side_by_side
 from soundspot.model.losses import info_nce, matched
 from soundspot.model.methods.cosine import CosineConfig, Projections, split_parts
 from soundspot.model.methods.method import Batch, Frame, Map, Method, MethodOutput, Sound
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Contrastive(Method):
 
     config_class = ContrastiveConfig
     config: ContrastiveConfig
+    takes_shares = True
 
     def __init__(self, config: ContrastiveConfig) -> None:
         super().__init__(config)
@@ -89,11 +91,12 @@ class Contrastive(Method):
 
     def forward(self, batch: Batch) -> MethodOutput:
         """InfoNCE of both views, in both directions, and of each encoder on its own."""
-        heard = self.hear(batch.f_a)
+        heard = [whole(sound) for sound in self.hear(batch.f_a)]
         losses, logits = [], []
         for f_v in batch.views:
             every = [every_similarity(*both) for both in zip(heard, self.see(f_v), strict=True)]
-            fits = [soft_maximum(e, self.config.pooling) / self.config.temperature for e in every]
+            best = [whole(soft_maximum(each, self.config.pooling)) for each in every]
+            fits = [each / self.config.temperature for each in best]
             losses += [info_nce(fit) for fit in fits]
             logits.append(torch.stack(fits).mean(dim=0))
         right = torch.stack([matched(fit) for fit in logits]).mean()

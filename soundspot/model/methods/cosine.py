@@ -21,6 +21,7 @@ from soundspot.model.methods.method import (
     Sound,
     other_pairs,
 )
+from soundspot.model.whole_batch import whole
 
 Negatives = Literal["all", "other_class"]
 
@@ -64,7 +65,7 @@ class CosineMethod(Method):
         return similarity(self.g(f_a), self.conv(f_v))
 
 
-def negative_pairs(batch: Batch, negatives: Negatives) -> Bool[Tensor, "b b"]:
+def negative_pairs(batch: Batch, negatives: Negatives) -> Bool[Tensor, "k k"]:
     """Which sound (column) is a negative of which frame (row).
 
     A pair is never its own negative. Two pairs that were given the same sound file are negatives of
@@ -72,12 +73,13 @@ def negative_pairs(batch: Batch, negatives: Negatives) -> Bool[Tensor, "b b"]:
     """
     if negatives == "all":
         return other_pairs(batch)
-    if (batch.cls < 0).any():
+    cls = whole(batch.cls)
+    if (cls < 0).any():
         raise SoundspotError(
             "model.negatives=other_class needs the class of every pair, but some pairs have none; "
             "use model.negatives=all"
         )
-    chosen = batch.cls[:, None] != batch.cls[None, :]
+    chosen = cls[:, None] != cls[None, :]
     if not chosen.any():
         raise SoundspotError(
             f"all {len(chosen)} pairs of a batch have one class, so none has a negative; raise "

@@ -33,6 +33,7 @@ from soundspot.model.methods.method import (
     mean_of,
     other_pairs,
 )
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class DMC(Method):
 
     config_class = DMCConfig
     config: DMCConfig
+    takes_shares = True
     full_precision = True
 
     def __init__(self, config: DMCConfig) -> None:
@@ -79,9 +81,9 @@ class DMC(Method):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
         others = other_pairs(batch)
-        heard = self._hear(batch.f_a).centers
+        heard = whole(self._hear(batch.f_a).centers)
         margin = self.config.margin or float(self.config.centers)
-        both = [every_agreement(self._see(f_v).centers, heard) for f_v in batch.views]
+        both = [whole(every_agreement(self._see(f_v).centers, heard)) for f_v in batch.views]
         return mean_of(MethodOutput(max_margin(each, others, margin), {}) for each in both)
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
@@ -121,8 +123,8 @@ def cluster(projected: Float[Tensor, "b k d n"], rounds: int) -> Clustered:
 
 
 def every_agreement(
-    seen: Float[Tensor, "b k d"], heard: Float[Tensor, "b k d"]
-) -> Float[Tensor, "b b"]:
+    seen: Float[Tensor, "b k d"], heard: Float[Tensor, "s k d"]
+) -> Float[Tensor, "b s"]:
     """s(v, a) of every frame (rows) with every sound (columns), from -K to K."""
     unit_seen, unit_heard = F.normalize(seen, dim=2), F.normalize(heard, dim=2)
     return unit_seen.flatten(start_dim=1) @ unit_heard.flatten(start_dim=1).T

@@ -24,6 +24,7 @@ from soundspot.model.attention import every_similarity
 from soundspot.model.losses import Pairs, info_nce, matched
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ class EZVSL(CosineMethod):
 
     config_class = EZVSLConfig
     config: EZVSLConfig
+    takes_shares = True
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses, each the sum of both directions."""
         other_pairs(batch)
-        heard = self.g(batch.f_a)
-        both = [every_similarity(heard, self.conv(f_v)).amax(dim=2) for f_v in batch.views]
+        heard = whole(self.g(batch.f_a))
+        maps = (every_similarity(heard, self.conv(f_v)) for f_v in batch.views)
+        both = [whole(every.amax(dim=2)) for every in maps]
         return mean_of(MethodOutput(self.contrast(s), {"matched": matched(s)}) for s in both)
 
     def contrast(self, s: Pairs) -> Float[Tensor, ""]:

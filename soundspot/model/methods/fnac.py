@@ -29,6 +29,7 @@ from soundspot.model.draws import Draws, dropped
 from soundspot.model.losses import info_nce, matched
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
+from soundspot.model.whole_batch import own, whole
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class FNAC(CosineMethod):
 
     config_class = FNACConfig
     config: FNACConfig
+    takes_shares = True
     training_only = ("draws.",)
 
     def __init__(self, config: FNACConfig) -> None:
@@ -80,12 +82,12 @@ class FNAC(CosineMethod):
         config = self.config
         warm = int(self.draws.steps) >= config.warmup
         generator = self.draws.step() if self.training else None
-        heard = F.normalize(self.g(batch.f_a), dim=1)
+        heard = whole(F.normalize(self.g(batch.f_a), dim=1))
         outputs = []
         for f_v in batch.views:
             seen = F.normalize(self.conv(dropped(f_v, config.dropout, generator)), dim=1)
             every = torch.einsum("kc,bchw->bkhw", heard, seen)
-            logits = every.amax(dim=(2, 3)) / config.temperature
+            logits = whole(every.amax(dim=(2, 3)) / config.temperature)
             loss = 2 * info_nce(logits)
             if warm:
                 terms = regularizers(heard, seen, every, config)
@@ -97,23 +99,22 @@ class FNAC(CosineMethod):
 
 
 def regularizers(
-    heard: Float[Tensor, "b c"],
+    heard: Float[Tensor, "k c"],
     seen: Float[Tensor, "b c h w"],
-    every: Float[Tensor, "b b h w"],
+    every: Float[Tensor, "b k h w"],
     config: FNACConfig,
 ) -> Regularizers:
     """The mean absolute differences of similarities, from unit features and their cosines."""
 
-    def alike(x: Float[Tensor, "b c"]) -> Float[Tensor, "b b"]:
+    def alike(x: Float[Tensor, "k c"]) -> Float[Tensor, "k k"]:
         return (x @ x.T / config.temperature).softmax(dim=1)
 
-    across = (every.amax(dim=(2, 3)) / config.temperature).softmax(dim=1)
-    own = every.diagonal().permute(2, 0, 1)
-    sounding = (min_max(own) > config.threshold).to(seen.dtype)
-    source = (seen * sounding[:, None]).mean(dim=(2, 3))
+    across = whole(every.amax(dim=(2, 3)) / config.temperature).softmax(dim=1)
+    sounding = (min_max(own(every)) > config.threshold).to(seen.dtype)
+    source = whole((seen * sounding[:, None]).mean(dim=(2, 3)))
     sounds = alike(heard)
     return Regularizers(
         audio=F.l1_loss(sounds, across),
         source=F.l1_loss(sounds, alike(source)),
-        visual=F.l1_loss(alike(seen.mean(dim=(2, 3))), across),
+        visual=F.l1_loss(alike(whole(seen.mean(dim=(2, 3)))), across),
     )

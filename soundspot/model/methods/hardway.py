@@ -19,6 +19,7 @@ from soundspot.model.attention import every_similarity
 from soundspot.model.losses import among, pick_own
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Negatives, negative_pairs
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of
+from soundspot.model.whole_batch import own, whole
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,12 @@ class HardWay(CosineMethod):
 
     config_class = HardWayConfig
     config: HardWayConfig
+    takes_shares = True
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
         negatives = negative_pairs(batch, self.config.negatives)
-        heard = self.g(batch.f_a)
+        heard = whole(self.g(batch.f_a))
         both = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
         return mean_of(
             MethodOutput(hardway_loss(every, negatives, self.config), {}) for every in both
@@ -68,7 +70,7 @@ class HardWay(CosineMethod):
 
 
 def hardway_loss(
-    a0: Float[Tensor, "b b n"], negatives: Bool[Tensor, "b b"], config: HardWayConfig
+    a0: Float[Tensor, "b k n"], negatives: Bool[Tensor, "k k"], config: HardWayConfig
 ) -> Float[Tensor, ""]:
     """Cross-entropy of its own positives against other sounds and its own background.
 
@@ -77,15 +79,16 @@ def hardway_loss(
     then the pair's own positives; each pair counts once. The masks pass gradients on, as theirs do.
     A frame without negatives has its background alone.
 
-    a0 is the similarity of every frame (rows) with every sound (columns); A is its diagonal.
+    a0 is the similarity of frames (rows) with every sound (columns); A is its diagonal.
     """
     sharpness, low = config.sharpness, config.background_threshold
     if not config.trimap:
         low = config.positive_threshold
-    logits = among(masked_mean(a0, (a0 - config.positive_threshold) / sharpness), negatives)
+    fits = masked_mean(a0, (a0 - config.positive_threshold) / sharpness)
+    logits = among(whole(fits), negatives)
     if config.background:
-        a = a0.diagonal().T
-        background = masked_mean(a, (low - a) / sharpness)
+        a = own(a0)
+        background = whole(masked_mean(a, (low - a) / sharpness))
         logits = torch.cat([logits, background[:, None]], dim=1)
     return pick_own(logits / config.temperature)
 

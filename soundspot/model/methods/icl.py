@@ -29,6 +29,7 @@ from soundspot.model.attention import every_similarity, min_max, similarity
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
 from soundspot.model.methods.method import Batch, MethodOutput, Sound, mean_of
 from soundspot.model.momentum import follow, slow_copy
+from soundspot.model.whole_batch import own, whole
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class ICL(CosineMethod):
 
     config_class = ICLConfig
     config: ICLConfig
+    takes_shares = True
     training_only = ("last.",)
 
     def __init__(self, config: ICLConfig) -> None:
@@ -75,15 +77,16 @@ class ICL(CosineMethod):
         if self.training:
             follow(self.last.g, self.g, config.momentum)
             follow(self.last.conv, self.conv, config.momentum)
-        heard = self.g(batch.f_a)
-        alike = similarity_of_sounds(batch.f_a)
+        heard = whole(self.g(batch.f_a))
+        alike = similarity_of_sounds(whole(batch.f_a))
         outputs = []
         for f_v in batch.views:
             with torch.no_grad():
                 before, now = self.last.g(batch.f_a), self.last.conv(f_v)
                 found = min_max(similarity(before, now)).flatten(1)
                 sounding = found >= config.positive_threshold
-                weights = shares(alike, under(every_similarity(before, now), sounding), config)
+                across = whole(under(every_similarity(whole(before), now), sounding))
+                weights = shares(alike, across, config)
             every = every_similarity(heard, self.conv(f_v))
             silent = found <= config.background_threshold
             loss = icl_loss(every, sounding, silent, weights, config.temperature)
@@ -119,10 +122,10 @@ def shares(
 
 
 def icl_loss(
-    every: Float[Tensor, "b b n"],
+    every: Float[Tensor, "b k n"],
     sounding: Bool[Tensor, "b n"],
     silent: Bool[Tensor, "b n"],
-    weights: Float[Tensor, "b b"],
+    weights: Float[Tensor, "k k"],
     temperature: float,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of sounds over what sounds in all frames and what does not in their own.
@@ -130,8 +133,8 @@ def icl_loss(
     `every` has frames as rows; the lowest location of a min-max scaled map is always silent, and
     the highest always sounds.
     """
-    sounds_in = under(every, sounding).T
-    own_silence = under(every, silent).diagonal()[:, None]
+    sounds_in = whole(under(every, sounding)).T
+    own_silence = whole(own(under(every, silent)))[:, None]
     logits = torch.cat([sounds_in, own_silence], dim=1) / temperature
     targets = F.pad(weights, (0, 1))
     return F.cross_entropy(logits, targets)

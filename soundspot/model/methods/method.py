@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from soundspot.common.config import Size
 from soundspot.common.errors import SoundspotError
+from soundspot.model.whole_batch import whole
 
 Frame = Float[Tensor, "b c h w"]
 Sound = Float[Tensor, "b p a"]
@@ -80,12 +81,19 @@ class Method(nn.Module):
         trainable: False if there is nothing to train, and no loss.
         full_precision: Whether its loss compares what bfloat16 would round away, so that train.amp
             leaves it in float32.
+        takes_shares: Whether `forward`, in the class that defines it, gathers what its loss needs
+            (see whole_batch.py), so that each of several processes computes a share of the batch.
+            Without that, each gets all features.
+        per_pair: Whether its loss is a mean over pairs that know nothing of each other, so that a
+            batch may be computed in parts (train.accumulate).
     """
 
     config_class: ClassVar[type[Any]]
     training_only: tuple[str, ...] = ()
     trainable: bool = True
     full_precision: bool = False
+    takes_shares: bool = False
+    per_pair: bool = False
 
     def __init__(self, config: Any = None) -> None:
         super().__init__()
@@ -117,9 +125,9 @@ class Method(nn.Module):
         return [self.maps(f_v, f_a)]
 
 
-def other_pairs(batch: Batch) -> Bool[Tensor, "b b"]:
+def other_pairs(batch: Batch) -> Bool[Tensor, "k k"]:
     """Which sound (column) belongs to another pair than the frame (row); there must be one."""
-    size = len(batch.cls)
+    size = len(whole(batch.cls))
     if size < 2:
         raise SoundspotError(
             f"this method tells pairs from each other and cannot learn from a batch of {size}; "

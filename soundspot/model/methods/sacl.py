@@ -27,6 +27,7 @@ from soundspot.model.attention import every_similarity
 from soundspot.model.losses import among, pick_own
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput, Sound, other_pairs
+from soundspot.model.whole_batch import own, whole
 
 ROUNDS = 5  # of k-means
 
@@ -54,18 +55,19 @@ class SACL(CosineMethod):
 
     config_class = SACLConfig
     config: SACLConfig
+    takes_shares = True
     full_precision = True
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The sum of both views' losses, which share the sounds and the segment."""
         config = self.config
         other_pairs(batch)
-        heard = self.g(batch.f_a)
+        heard = whole(self.g(batch.f_a))
         every = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
-        upper = [upper_part(maps.detach().diagonal().T, config.kept) for maps in every]
+        upper = [upper_part(own(maps.detach()), config.kept) for maps in every]
         names = segments(batch.f_v1, batch.f_v2, config.segments).chunk(2, dim=1)
         masks = compacted(upper[0], upper[1], names[0], names[1], config.segments)
-        chosen = true_negatives(batch.f_a, config.negatives)
+        chosen = true_negatives(whole(batch.f_a), config.negatives)
         losses = [
             sacl_loss(maps, mask, chosen, config.temperature)
             for maps, mask in zip(every, masks, strict=True)
@@ -132,12 +134,12 @@ def compacted(
 
 
 def sacl_loss(
-    every: Float[Tensor, "b b n"],
+    every: Float[Tensor, "b k n"],
     counts: Bool[Tensor, "b n"],
-    negatives: Bool[Tensor, "b b"],
+    negatives: Bool[Tensor, "k k"],
     temperature: float,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of every frame (rows) over its own sound and its negatives."""
     counts = counts | ~counts.any(dim=1, keepdim=True)  # a flat map has no upper half
     logits = every.masked_fill(~counts[:, None], -torch.inf).amax(dim=2) / temperature
-    return pick_own(among(logits, negatives))
+    return pick_own(among(whole(logits), negatives))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from soundspot.model.attention import attend
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Negatives, negative_pairs
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Attention(CosineMethod):
 
     config_class = AttentionConfig
     config: AttentionConfig
+    takes_shares = True
     training_only = ("visual_fc.",)
 
     def __init__(self, config: AttentionConfig) -> None:
@@ -61,11 +63,11 @@ class Attention(CosineMethod):
         """The mean of both views' losses; neither view knows of the other."""
         negatives = negative_pairs(batch, self.config.negatives)
         # Only the attention takes the transformed sound: the frame is compared with the frozen one.
-        heard, target = self.g(batch.f_a), batch.f_a.mean(dim=1)
+        heard, target = self.g(batch.f_a), whole(batch.f_a.mean(dim=1))
         outputs = []
         for f_v in batch.views:
             attended = attend(heard, self.conv(f_v), "relu+softmax").f_av
-            z = self.visual_fc(F.relu(attended) if self.config.relu else attended)
+            z = whole(self.visual_fc(F.relu(attended) if self.config.relu else attended))
             outputs.append(MethodOutput(triplet_loss(z, target, negatives), {}))
         return mean_of(outputs)
 

@@ -39,6 +39,7 @@ from soundspot.model.methods.method import (
     other_pairs,
 )
 from soundspot.model.momentum import follow, slow_copy
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class SLAVC(Method):
 
     config_class = SLAVCConfig
     config: SLAVCConfig
+    takes_shares = True
     training_only = ("draws.", "trained.")
 
     def __init__(self, config: SLAVCConfig) -> None:
@@ -102,10 +104,12 @@ class SLAVC(Method):
         with torch.no_grad():
             if self.training:
                 follow(self.slow, self.trained, config.momentum)
-            slow_seen, slow_heard = self.slow.see(second), self.slow.hear(batch.f_a)
-        seen, heard = self.trained.see(first), self.trained.hear(batch.f_a)
-        fits = fit(seen, slow_heard, config.temperature)
-        loss = pick_own(fits) + pick_own(fit(slow_seen, heard, config.temperature))
+            slow_seen = self.slow.see(second)
+            slow_heard = Branches(*map(whole, self.slow.hear(batch.f_a)))
+        seen = self.trained.see(first)
+        heard = Branches(*map(whole, self.trained.hear(batch.f_a)))
+        fits = whole(fit(seen, slow_heard, config.temperature))
+        loss = pick_own(fits) + pick_own(whole(fit(slow_seen, heard, config.temperature)))
         return MethodOutput(loss, {"matched": matched(fits.detach())})
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:

@@ -22,6 +22,7 @@ from soundspot.model.attention import every_similarity
 from soundspot.model.losses import matched, pick_own
 from soundspot.model.methods.ezvsl import EZVSL, EZVSLConfig
 from soundspot.model.methods.method import Batch, MethodOutput, Sound, mean_of, other_pairs
+from soundspot.model.whole_batch import whole
 
 PATCHES = 3  # of a sound
 NOISES = 16
@@ -37,6 +38,7 @@ class SSLSaN(EZVSL):
     """EZ-VSL with sounds that come from nowhere as further negatives."""
 
     config_class = SSLSaNConfig
+    takes_shares = True
     training_only = ("unseen",)
     unseen: Tensor  # "n p a": what the frozen encoder hears in them
 
@@ -53,10 +55,11 @@ class SSLSaN(EZVSL):
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' losses, each the sum of both directions."""
         size = len(other_pairs(batch))
-        heard = self.g(torch.cat([batch.f_a, self.unseen]))
+        heard = torch.cat([whole(self.g(batch.f_a)), self.g(self.unseen)])
         outputs = []
         for f_v in batch.views:
-            s = every_similarity(heard, self.conv(f_v)).amax(dim=2) / self.config.temperature
+            best = whole(every_similarity(heard, self.conv(f_v)).amax(dim=2))
+            s = best / self.config.temperature
             loss = pick_own(s) + pick_own(s[:, :size].T)
             outputs.append(MethodOutput(loss, {"matched": matched(s[:, :size])}))
         return mean_of(outputs)

@@ -28,6 +28,7 @@ from soundspot.model.attention import every_similarity
 from soundspot.model.methods.cosine import CosineMethod, negative_pairs
 from soundspot.model.methods.hardway import HardWayConfig, hardway_loss
 from soundspot.model.methods.method import Batch, MethodOutput
+from soundspot.model.whole_batch import own, whole
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,19 @@ class SSLTIE(CosineMethod):
 
     config_class = SSLTIEConfig
     config: SSLTIEConfig
+    takes_shares = True
 
     def forward(self, batch: Batch) -> MethodOutput:
         """The mean of both views' contrast, and the difference of their maps."""
         config = self.config
-        others = torch.zeros_like(batch.cls[None], dtype=torch.bool)
-        if len(batch.cls) > 1:  # a single pair has its own background alone
+        cls = whole(batch.cls)
+        others = torch.zeros_like(cls[None], dtype=torch.bool)
+        if len(cls) > 1:  # a single pair has its own background alone
             others = negative_pairs(batch, config.negatives)
-        heard = self.g(batch.f_a)
+        heard = whole(self.g(batch.f_a))
         both = [every_similarity(heard, self.conv(f_v)) for f_v in batch.views]
         contrast = torch.stack([hardway_loss(every, others, config) for every in both]).mean()
-        first, second = (every.diagonal().T for every in both)
+        first, second = map(own, both)
         there = register(batch.f_v1, batch.f_v2, config.shift)
         difference = map_difference(first, second, there)
         report = {"contrast": contrast.detach(), "difference": difference.detach()}

@@ -80,6 +80,7 @@ class SSPL(Method):
     """The trained part of the paper's network; the encoders stay outside, frozen."""
 
     config_class: ClassVar[type[Any]] = SSPLConfig
+    takes_shares = True
     training_only: tuple[str, ...] = ("branch.projector.", "predictor.")
 
     def __init__(self, config: SSPLConfig) -> None:

@@ -32,6 +32,7 @@ from soundspot.model.methods.method import (
 from soundspot.model.methods.sspl import SSPL, Branch, SSPLConfig, Stream
 from soundspot.model.momentum import follow, follow_common, slow_copy
 from soundspot.model.pcm import PCM
+from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class SSPLPlus(SSPL):
     """SSPL with other objectives, the cross-modal term, and other ways to make maps."""
 
     config_class = SSPLPlusConfig
+    takes_shares = True
     config: SSPLPlusConfig
     common_sound: Tensor | None
     training_only = (*SSPL.training_only, "target.", "prototypes")
@@ -133,12 +135,13 @@ class SSPLPlus(SSPL):
         if self.training and self.common_sound is not None:
             follow_common(self.common_sound, self.branch.g(batch.f_a))
         first = self.branch(batch.f_v1, batch.f_a)
+        spread = losses.collapse_monitor(first.z)
         if self.config.objective == "none":
             loss = self._alignment(first, batch.f_a)
-            return MethodOutput(loss, {"z_std": losses.collapse_monitor(first.z)})
+            return MethodOutput(loss, {"z_std": spread})
         second = self.branch(batch.f_v2, batch.f_a)
         loss = self._objective(first.z, second.z, batch)
-        report = {"objective": loss.detach(), "z_std": losses.collapse_monitor(first.z)}
+        report = {"objective": loss.detach(), "z_std": spread}
         if self.config.alignment:
             aligned = (self._alignment(first, batch.f_a) + self._alignment(second, batch.f_a)) / 2
             report["alignment"] = aligned.detach()
@@ -147,9 +150,9 @@ class SSPLPlus(SSPL):
 
     def _objective(self, z1: Tensor, z2: Tensor, batch: Batch) -> Tensor:
         if self.config.objective == "barlow":
-            return losses.barlow_twins(z1, z2)
+            return losses.barlow_twins(whole(z1), whole(z2))
         if self.config.objective == "wmse":
-            return losses.w_mse(z1, z2)
+            return losses.w_mse(whole(z1), whole(z2))
         if self.target is None:
             return self.predict_views(z1, z2)
         with torch.no_grad():
@@ -165,10 +168,10 @@ class SSPLPlus(SSPL):
             features = stream.f_v, heard[:, :, None, None]
             every = (attention.every_similarity(self.prototypes, feature) for feature in features)
             seen, known = (attention.soft_maximum(cosines, temperature) for cosines in every)
-            return losses.swapped_prediction(seen, known)
+            return losses.swapped_prediction(whole(seen), whole(known))
         weights = attention.spatial_softmax(stream.similarity, temperature)
         seen = attention.attended_sum(weights, F.normalize(stream.f_v, dim=1))
-        return losses.barlow_twins(seen, heard)
+        return losses.barlow_twins(whole(seen), whole(heard))
 
     def hear(self, f_a: Sound) -> Vector:
         """The sound as maps compare it with the frame."""
