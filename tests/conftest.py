@@ -1,5 +1,6 @@
 """Fixtures: seeds, the development data where they are present, and a tiny pair set."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from made_files import tiny_pair_set
+from soundspot.data.pair_set import PairSet
 from soundspot.encoders import vgg16
 
 # On a busy machine two threads that wait for each other are slower than one by far.
@@ -40,3 +42,10 @@ def shared_data() -> Path:
 def tiny_pairs(tmp_path_factory):
     """See `tiny_pair_set`. Do not write into it."""
     return tiny_pair_set(tmp_path_factory.mktemp("tiny") / "pairs")
+
+
+@pytest.fixture
+def own_pairs(tiny_pairs, tmp_path) -> PairSet:
+    """A copy of the tiny pair set without features, to write into."""
+    without = shutil.ignore_patterns("features")
+    return PairSet.open(shutil.copytree(tiny_pairs.root, tmp_path / "pairs", ignore=without))

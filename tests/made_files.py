@@ -1,20 +1,60 @@
 """Sounds, pictures and a pair set that tests make, and the files of a folder to compare."""
 
+import importlib.util
 import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import av
 import numpy as np
 
+from soundspot.common.config import to_dict
 from soundspot.data.pair_set import Pair, PairSet, Sound
 from soundspot.data.writer import PairWriter
+from soundspot.features.spec import FeatureSpec
+from soundspot.model import checkpoint
+from soundspot.model.methods.sspl import SSPLConfig
 
 
 def tree(root: Path) -> dict[str, bytes]:
     files = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+def load_script(path: Path) -> ModuleType:
+    """A script outside of the package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def limited(what: int, most: int) -> Iterator[None]:
+    """Of a resource, such as the size of files, this process has no more."""
+    before = resource.getrlimit(what)
+    resource.setrlimit(what, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, before)
+
+
+def small_model(folder: Path, seed: int = 0, provenance: dict | None = None, **changes: Any) -> str:
+    """Write a checkpoint that needs no pretrained encoders; its folder as text."""
+    config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31, **changes))
+    spec = FeatureSpec(pretrained=False, seed=seed)
+    card = checkpoint.Card("sspl", config, spec, provenance=provenance or {})
+    checkpoint.save(folder / "best.safetensors", checkpoint.build_method("sspl", config), card)
+    return str(folder)
 
 
 def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:

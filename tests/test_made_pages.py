@@ -1,20 +1,18 @@
 """Pages that are made from committed results say what the results say."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+
+from made_files import load_script
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "reproduce"
 
 
 def script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs" / f"{name}.py")
 
 
 def test_the_page_of_results_is_up_to_date():

@@ -1,9 +1,9 @@
 """The checks before a release, and the version in its other places."""
 
-import importlib.util
 from pathlib import Path
 
 import soundspot
+from made_files import load_script
 
 ROOT = Path(__file__).parents[1]
 CITATION = "title: x\nversion: 1.2.3\nauthors: y\n"
@@ -11,10 +11,7 @@ CHANGELOG = "# Changelog\n\n## [1.2.3] - 2026-11-16\n\n## [1.2.2] - 2026-01-01\n
 
 
 def release():
-    spec = importlib.util.spec_from_file_location("release", ROOT / ".ci" / "release.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / ".ci" / "release.py")
 
 
 def test_the_version_is_the_same_everywhere():

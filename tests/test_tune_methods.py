@@ -1,14 +1,12 @@
 """benchmarks/tune_methods.py: the same budget for every method, on validation data alone."""
 
 import dataclasses
-import importlib.util
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from soundspot.data.pair_set import PairSet
+from made_files import load_script
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
@@ -29,10 +27,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("tune_methods", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 @pytest.fixture
@@ -74,10 +69,8 @@ def test_every_trained_line_of_main_gets_the_same_trials(script, tiny_pairs):
 
 
 @pytest.mark.slow
-def test_trials_are_shared_and_skipped(script, tiny_pairs, tables, tmp_path, capsys):
-    root = tmp_path / "pairs"  # without a test split: reading one would fail
-    shutil.copytree(tiny_pairs.root, root)
-    pairs = PairSet.open(root)
+def test_trials_are_shared_and_skipped(script, own_pairs, tables, tmp_path, capsys):
+    pairs, root = own_pairs, own_pairs.root  # without a test split: reading one would fail
     spec = FeatureSpec(pretrained=False, views=2)
     encode(pairs, cache_folder(pairs, spec), spec)
     out = tmp_path / "out" / "tuning.jsonl"

@@ -9,15 +9,13 @@ import pytest
 import torch
 from PIL import Image
 
+from made_files import small_model
 from soundspot.cli import main
-from soundspot.common.config import to_dict
 from soundspot.encoders import weights
 from soundspot.encoders.registry import RegistryEntry
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import models
 from soundspot.media import clips as media
-from soundspot.model import checkpoint
-from soundspot.model.checkpoint import Card
 from soundspot.model.methods.sspl import SSPLConfig
 
 TONE = 0.5 * np.sin(np.arange(48_000) / 7).astype(np.float32)
@@ -32,12 +30,7 @@ def run_apart(*arguments: str, **options) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    """A checkpoint that needs no pretrained encoders."""
-    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
-    path = tmp_path / "model" / "best.safetensors"
-    built = checkpoint.build_method("sspl", to_dict(config))
-    checkpoint.save(path, built, Card("sspl", to_dict(config), FeatureSpec(pretrained=False)))
-    return str(path.parent)
+    return small_model(tmp_path / "model")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """prepare, check, encode, train and export as a user types them, on a tiny set."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,11 @@ SETTINGS = {"pretrained": False, "views": 2}
 
 
 @pytest.fixture
-def recipe(tiny_pairs, tmp_path):
+def recipe(own_pairs, tmp_path):
     """A recipe on a copy of the tiny set, so that its folder may be written to."""
-    folder = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, folder, ignore=shutil.ignore_patterns("features"))
     path = tmp_path / "tiny.yaml"
     values = {
-        "pairs": str(folder),
+        "pairs": str(own_pairs.root),
         "model": {"projection": 7, "hidden": 13, "alignment": 0.1},
         "features": SETTINGS,
         "train": {"epochs": 2, "batch": 4, "select": "ciou+duets"},

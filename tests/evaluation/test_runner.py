@@ -1,12 +1,10 @@
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from soundspot.common.config import to_dict
+from made_files import small_model
 from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, source_detection
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
@@ -16,19 +14,11 @@ from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.inference.models import open_model
-from soundspot.model import checkpoint
-from soundspot.model.checkpoint import Card
-from soundspot.model.methods.sspl import SSPLConfig
 
 
 def save_model(folder, provenance=None) -> str:
-    """A checkpoint on random encoders, with a PCM of two passes."""
-    config = SSPLConfig(c_a=1024, pcm=True, cycles=2, hidden=29, projection=31)
-    built = checkpoint.build_method("sspl", to_dict(config))
-    card = Card("sspl", to_dict(config), FeatureSpec(pretrained=False), provenance=provenance or {})
-    folder.mkdir()
-    checkpoint.save(folder / "best.safetensors", built, card)
-    return str(folder)
+    """With a PCM of two passes."""
+    return small_model(folder, provenance=provenance, pcm=True, cycles=2)
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +97,13 @@ def test_half_a_duet_is_not_judged(tmp_path, tiny_pairs):
 
 @pytest.mark.slow
 def test_a_model_is_judged_from_media_and_from_a_cache_alike(
-    monkeypatch, tmp_path, tiny_pairs, model
+    monkeypatch, tmp_path, own_pairs, model
 ):
-    root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
+    root = own_pairs.root
     names = ("escvoc-val", "escvoc-duets-val")
     single, duets = evaluate([model], names, data=root).results
-    pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
-    encode(pairs, cache_folder(pairs, spec), spec)
+    spec = FeatureSpec(pretrained=False, views=0)
+    encode(own_pairs, cache_folder(own_pairs, spec), spec)
     monkeypatch.delattr(predictions, "encode_now")
     again, _ = evaluate([model], names, data=root).results
     np.testing.assert_allclose(single.contenders[0].maps, again.contenders[0].maps, atol=1e-4)
@@ -128,22 +117,18 @@ def test_a_model_is_judged_from_media_and_from_a_cache_alike(
 
 
 @pytest.mark.slow
-def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, tiny_pairs):
-    root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
-    pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
+def test_with_a_full_cache_no_encoder_is_built(monkeypatch, tmp_path, own_pairs):
+    pairs, spec = own_pairs, FeatureSpec(pretrained=False, views=0)
     cache = encode(pairs, cache_folder(pairs, spec), spec)
     model = save_model(tmp_path / "model", {"encoder_weights": cache.weights})
     monkeypatch.delattr(localizer, "load_encoders")
     # Duets have no made negatives, for which white noise is encoded.
-    assert evaluate([model], ["escvoc-duets-val"], data=root).results[0].evaluated == 2
+    assert evaluate([model], ["escvoc-duets-val"], data=pairs.root).results[0].evaluated == 2
 
 
 @pytest.mark.slow
-def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_path, tiny_pairs):
-    root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
-    pairs, exact = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
+def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_path, own_pairs):
+    pairs, exact = own_pairs, FeatureSpec(pretrained=False, views=0)
     trained = replace(exact, augmentations=("crop", "degradation"), amp=True, noisy=2, views=2)
     frames = ["frames/val-0.jpg"]
     assert predictions.open_cache(pairs, trained, frames) is None
@@ -155,10 +140,8 @@ def test_whole_frames_are_read_from_an_exact_cache_whatever_the_views_were(tmp_p
 
 
 @pytest.mark.slow
-def test_a_cache_of_other_weights_is_not_used(tmp_path, tiny_pairs):
-    root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
-    pairs, spec = PairSet.open(root), FeatureSpec(pretrained=False, views=0)
+def test_a_cache_of_other_weights_is_not_used(tmp_path, own_pairs):
+    pairs, spec = own_pairs, FeatureSpec(pretrained=False, views=0)
     encode(pairs, cache_folder(pairs, spec), spec)
     model = open_model(save_model(tmp_path / "model", {"encoder_weights": "others"}))
     features = predictions.open_features(model, pairs, ["frames/val-0.jpg"], [])
@@ -166,9 +149,8 @@ def test_a_cache_of_other_weights_is_not_used(tmp_path, tiny_pairs):
     assert isinstance(encoded, EncodedFeatures) and list(encoded.frames) == ["frames/val-0.jpg"]
 
 
-def test_unreadable_media_are_listed(tmp_path, tiny_pairs, model):
-    root = tmp_path / "pairs"
-    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
+def test_unreadable_media_are_listed(tmp_path, own_pairs, model):
+    root = own_pairs.root
     (root / "frames" / "val-2.jpg").write_bytes(b"no picture")
     (root / "sounds" / "val-3.flac").unlink()
     (result,) = evaluate([model], ["escvoc-val"], data=root).results

@@ -1,14 +1,15 @@
 """cache.py: what is read back, and what is refused."""
 
 import json
+import resource
 import shutil
 
 import numpy as np
 import pytest
 import torch
 
+from made_files import limited
 from soundspot.common.errors import SoundspotError
-from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_views
 from soundspot.features import cache
 from soundspot.features.cache import (
@@ -64,24 +65,22 @@ def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
 
 
 @pytest.mark.slow
-def test_joined_features_are_read_from_the_cache_of_each_encoder(tiny_pairs, tmp_path):
-    without = shutil.ignore_patterns("features")
-    tiny_pairs = PairSet.open(shutil.copytree(tiny_pairs.root, tmp_path / "pairs", ignore=without))
+def test_joined_features_are_read_from_the_cache_of_each_encoder(own_pairs):
     spec = FeatureSpec(visual="vgg16+mobilenetv2", pretrained=False, views=2)
     with pytest.raises(SoundspotError, match="no feature cache"):
-        open_encoded(tiny_pairs, spec)
+        open_encoded(own_pairs, spec)
     said = []
-    encode_with_bar(tiny_pairs, spec, said.append)
-    features, encoders = open_encoded(tiny_pairs, spec), load_encoders(spec)
+    encode_with_bar(own_pairs, spec, said.append)
+    features, encoders = open_encoded(own_pairs, spec), load_encoders(spec)
     assert features.weights == encoders_digest(spec)
     assert "vgg16-yamnet" in said[1] and "mobilenetv2-yamnet" in said[3]
     assert features.view(["frames/train-0.jpg"], [1]).shape == (1, 1792, 14, 14)
-    frame = next(pair.frame for pair in tiny_pairs.pairs if pair.boxes is not None)
-    pixels = torch.from_numpy(tiny_pairs.frame(frame)).permute(2, 0, 1)
+    frame = next(pair.frame for pair in own_pairs.pairs if pair.boxes is not None)
+    pixels = torch.from_numpy(own_pairs.frame(frame)).permute(2, 0, 1)
     now = encoders.visual(*evaluation_views([pixels], spec.view_sizes))
     assert torch.allclose(features.evaluation([frame]), now, atol=2e-3)
     sound = next(iter(features.sound_rows))
-    waveform = torch.from_numpy(tiny_pairs.waveform(sound))[None]
+    waveform = torch.from_numpy(own_pairs.waveform(sound))[None]
     assert torch.allclose(features.sound([sound]), encoders.audio(waveform), atol=1e-5)
 
 
@@ -163,18 +162,13 @@ def test_frames_and_sounds_come_back_under_their_own_names(tiny_pairs, made):
 
 
 def test_more_shards_than_open_files_are_read(tmp_path):
-    resource = pytest.importorskip("resource")
     shards = []
     for number in range(400):
         np.save(tmp_path / f"{number}.npy", np.array([[number], [-number]], np.float16))
         shards.append(Shard(tmp_path / f"{number}.npy", (2, 1), "<f2", 128, 0))
     group = ShardGroup(tuple(shards), 2)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (350, limits[1]))
-    try:
+    with limited(resource.RLIMIT_NOFILE, 350):
         read = [int(group.row(row)[0]) for row in range(800)]
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert read == [sign * number for number in range(400) for sign in (1, -1)]
 
 

@@ -8,17 +8,14 @@ from filelock import FileLock
 from PIL import Image
 
 import soundspot
+from made_files import small_model, tree
 from soundspot.cli import main
-from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.features.spec import FeatureSpec
 from soundspot.inference import batch
 from soundspot.inference.batch import BatchJob
 from soundspot.inference.models import load
 from soundspot.media import clips as media
 from soundspot.model import checkpoint
-from soundspot.model.checkpoint import Card
-from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.parallel.engines import SERIAL, Engine
 
 TONE = 0.5 * np.sin(np.arange(48_000) / 7).astype(np.float32)
@@ -29,18 +26,9 @@ def frame(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (46, 62, 3), dtype=np.uint8)
 
 
-def write_model(path: Path, seed: int = 0) -> str:
-    """A checkpoint that needs no pretrained encoders."""
-    config = SSPLConfig(c_a=1024, hidden=29, projection=31)
-    built = checkpoint.build_method("sspl", to_dict(config))
-    card = Card("sspl", to_dict(config), FeatureSpec(pretrained=False, seed=seed))
-    checkpoint.save(path / "best.safetensors", built, card)
-    return str(path)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_model(tmp_path_factory.mktemp("model") / "run")
+    return small_model(tmp_path_factory.mktemp("model") / "run")
 
 
 def write_clips(root: Path) -> Path:
@@ -68,11 +56,6 @@ def whole(clips: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> 
     out = tmp_path_factory.mktemp("whole") / "out"
     batch.run_batch(BatchJob(clips, out, model, engine=SERIAL), lambda line: None)
     return out
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    files = (path for path in root.rglob("*") if path.is_file() and path.name != ".lock")
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
 
 def lines(out: Path) -> list[dict]:
@@ -199,7 +182,7 @@ def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path
     refuse(clips.parent)
     refuse(whole, pictures=False)
     refuse(whole, at="middle")
-    refuse(whole, model=write_model(tmp_path / "other", seed=1))
+    refuse(whole, model=small_model(tmp_path / "other", seed=1))
     (tmp_path / "empty").mkdir()
     refuse(tmp_path / "out", source=tmp_path / "empty")
     with FileLock(whole / ".lock"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from brightness import brightness_localizer
+from made_files import limited
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, video
 from soundspot.inference.maps import map_heat, resize_map
@@ -264,13 +265,8 @@ def test_an_interruption_leaves_the_old_file(tmp_path: Path):
 
 def test_a_disk_that_takes_no_more_is_one_sentence(tmp_path: Path):
     path, out = make(tmp_path / "v.mp4", 2, tone(2)), tmp_path / "out.mp4"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, before[1]))
-    try:
-        with pytest.raises(SoundspotError):
-            render_video(brightness_localizer(), path, out)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with limited(resource.RLIMIT_FSIZE, 4_000), pytest.raises(SoundspotError):
+        render_video(brightness_localizer(), path, out)
     assert [p.name for p in tmp_path.iterdir()] == ["v.mp4"]
 
 

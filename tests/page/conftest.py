@@ -1,8 +1,6 @@
 """The page with its real model, in headless Chromium."""
 
-import importlib.util
 import shutil
-import sys
 import threading
 import wave
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_files import load_script
 from soundspot.inference import static_page
 from soundspot.media.clips import write_video
 
@@ -25,20 +24,10 @@ FLAGS = (
 PATIENCE = 120_000  # ms, for a busy machine; nothing waits so long that goes well
 
 
-def load_tool(name: str):
-    """A script of the folder page/."""
-    spec = importlib.util.spec_from_file_location(name, PAGE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def example():
     """How the example is drawn."""
-    return load_tool("build_example")
+    return load_script(PAGE / "build_example.py")
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +35,7 @@ def address(example) -> Iterator[str]:
     if not (static_page.BUILT / "ort").is_dir():
         pytest.skip("the page is not built: run `make page`")
     pytest.importorskip("onnxscript")
-    load_tool("build").copy_sources()
+    load_script(PAGE / "build.py").copy_sources()
     server = static_page.open_server("127.0.0.1", 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

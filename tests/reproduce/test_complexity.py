@@ -9,13 +9,10 @@ import torch
 import yaml
 from torch import nn
 
+from made_files import small_model
 from soundspot.cli import main
-from soundspot.common.config import to_dict
-from soundspot.features.spec import FeatureSpec
-from soundspot.model import checkpoint
-from soundspot.model.checkpoint import Card, build_method
+from soundspot.model.checkpoint import build_method
 from soundspot.model.methods import METHODS
-from soundspot.model.methods.sspl import SSPLConfig
 from soundspot.reproduce.complexity import (
     REST,
     Complexity,
@@ -183,11 +180,8 @@ def test_the_verb_reads_recipes_models_and_overrides(tmp_path: Path, capsys):
     assert round(asked(capsys, str(recipe))["total"]["step"], 1) == 35.9
     found = asked(capsys, str(recipe), "model.pcm=true", "model.cycles=1")
     assert round(found["total"]["step"], 1) == 38.3
-    config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31))
-    card = Card("sspl", config, FeatureSpec(pretrained=False))
-    run = tmp_path / "run=1"
-    checkpoint.save(run / "best.safetensors", build_method("sspl", config), card)
-    names = [part["name"] for part in asked(capsys, str(run))["parts"]]
+    run = small_model(tmp_path / "run=1")
+    names = [part["name"] for part in asked(capsys, run)["parts"]]
     assert names[1] == "yamnet (audio encoder)"
     pcm = asked(capsys, "untrained-sspl-pcm", "model.cycles=1")["parts"][3]
     assert pcm["name"] == "branch.pcm" and pcm["step"] > 2.3

@@ -1,10 +1,12 @@
 """run_folder.py: a run resumes from what is whole, and says what is not."""
 
 import math
+import resource
 
 import pytest
 import torch
 
+from made_files import limited
 from soundspot.common.errors import SoundspotError
 from soundspot.model.methods.method import Batch
 from soundspot.model.methods.sspl import SSPL, SSPLConfig
@@ -147,15 +149,9 @@ def test_only_the_lines_of_saved_validations_count(tmp_path):
 
 
 def test_a_full_disk_is_one_sentence_and_the_old_state_stays(tmp_path):
-    resource = pytest.importorskip("resource")
     path = tmp_path / "state.pt"
     path.write_bytes(b"old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-    try:
-        with pytest.raises(SoundspotError) as caught:
-            save_state(path, TrainState(), *parts())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with limited(resource.RLIMIT_FSIZE, 10_000), pytest.raises(SoundspotError) as caught:
+        save_state(path, TrainState(), *parts())
     assert caught.value.code == "no-write"
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
