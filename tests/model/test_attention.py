@@ -31,18 +31,6 @@ def test_map_and_representation_equal_the_naive_reference():
     np.testing.assert_allclose(ours.f_av, f_av, rtol=1e-5, atol=1e-5)
 
 
-def test_hand_computed_two_by_two():
-    """Sound along x; locations along x, y, -x and the diagonal of length 2."""
-    f_a = torch.tensor([[3.0, 0.0]])
-    root = 2**0.5
-    f_v = torch.tensor([[[[1.0, 0.0], [-1.0, root]], [[0.0, 1.0], [0.0, root]]]])
-    out = attend(f_a, f_v)
-    torch.testing.assert_close(out.similarity, torch.tensor([[[1, 0], [-1, 0.5 * root]]]))
-    # weights 1, 1/2, 0, (1 + sqrt(1/2)) / 2; f_av sums the un-normalized feature
-    last = (1 + root / 2) / 2
-    torch.testing.assert_close(out.f_av, torch.tensor([[1 + last * root, 0.5 + last * root]]))
-
-
 def test_short_features_have_the_cosine_of_long_ones():
     f_a, f_v = features()
     torch.testing.assert_close(similarity(f_a, 1e-5 * f_v), similarity(f_a, f_v))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.avobject import AVObject, AVObjectConfig, every_score
+from soundspot.model.methods.avobject import AVObject, AVObjectConfig
 
 SMALL = AVObjectConfig(c_v=7, c_a=5, hidden=11, embedding=3, scale=2.0)
 
@@ -43,13 +43,6 @@ def test_the_loss_is_the_naive_one() -> None:
             s = [2 * np.mean([max(v @ a for v in seen[i]) for a in sound]) for sound in heard]
             expected.append(math.log(sum(map(math.exp, s))) - s[i])
     assert method(batch).loss.item() == pytest.approx(np.mean(expected), rel=1e-4)
-
-
-def test_scores_by_hand() -> None:
-    """Two locations and two patches: the maxima 0.8 and 0.6 have the mean 0.7."""
-    seen = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
-    heard = torch.tensor([[[0.8, 0.6], [0.6, -0.8]], [[-1.0, 0.0], [0.0, -1.0]]])
-    assert every_score(seen, heard).tolist() == [pytest.approx([0.7, 0.0])]
 
 
 def test_the_map_of_one_pair_is_the_mean_cosine() -> None:

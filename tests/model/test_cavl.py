@@ -11,11 +11,7 @@ from small_batch import small_batch
 from soundspot.model.methods.cavl import (
     CAVL,
     CAVLConfig,
-    contrastive_loss,
-    every_distance,
-    join_scenes,
     soft_k_means,
-    strange_scenes,
 )
 from soundspot.model.methods.method import Batch
 
@@ -89,34 +85,6 @@ def test_sources_grow_with_the_steps_of_training_and_survive_a_restart() -> None
     assert method.step == 5
     small = small_batch(3)
     assert method(small).report["sources"] == 1  # a third pair cannot be a scene of two
-
-
-def test_the_contrastive_loss_by_hand() -> None:
-    distance = torch.tensor([[1.0, 0.5], [3.0, 2.0]])
-    others = ~torch.eye(2, dtype=torch.bool)
-    near, far = (1 + 4) / 2, (1.5**2 + 0) / 2
-    assert contrastive_loss(distance, others, 2.0).item() == pytest.approx((near + far) / 4)
-
-
-def test_every_center_of_the_sound_takes_the_nearest_of_the_frame() -> None:
-    heard = torch.tensor([[[0.0, 0.0], [4.0, 0.0]]])
-    seen = torch.tensor([[[0.0, 3.0], [4.0, 4.0], [9.0, 0.0]]])
-    assert every_distance(heard, seen).item() == pytest.approx(math.sqrt(9 + 16))
-
-
-def test_k_means_separates_what_is_far_apart() -> None:
-    u = torch.tensor([[[0.0, 1.0], [0.2, 1.0], [5.0, 0.0], [5.0, 0.2]]])
-    found = soft_k_means(u, 2, beta=30.0, rounds=4)
-    torch.testing.assert_close(found.centers[0], torch.tensor([[0.1, 1.0], [5.0, 0.1]]))
-    torch.testing.assert_close(found.assignment[0, 0], torch.tensor([1.0, 1.0, 0.0, 0.0]))
-
-
-def test_scenes_are_neighbors_in_a_circle() -> None:
-    u = torch.arange(4.0)[:, None, None]
-    assert join_scenes(u, 2)[..., 0].tolist() == [[0, 1], [1, 2], [2, 3], [3, 0]]
-    strangers = strange_scenes(4, 2)
-    assert strangers.nonzero().tolist() == [[0, 2], [1, 3], [2, 0], [3, 1]]
-    assert torch.equal(strange_scenes(3, 1), ~torch.eye(3, dtype=torch.bool))
 
 
 def test_the_map_of_one_pair_belongs_to_the_nearest_center() -> None:

@@ -1,6 +1,5 @@
 """DMC against loops written from its definition, and against numbers by hand."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.dmc import DMC, DMCConfig, cluster, every_agreement, max_margin
+from soundspot.model.methods.dmc import DMC, DMCConfig, max_margin
 
 SMALL = DMCConfig(c_v=7, c_a=5, centers=3, dim=2)
 
@@ -62,27 +61,11 @@ def test_the_loss_is_the_naive_one() -> None:
     assert method(batch).loss.item() == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-def test_one_round_of_clustering_by_hand() -> None:
-    """Equal shares give c_1 = (1, 0), c_2 = (0, 1/2); then the first feature prefers space 1."""
-    projected = torch.tensor([[[[1.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]])
-    found = cluster(projected, 2)
-    first = math.e / (math.e + 1)
-    assert found.assignment.flatten().tolist() == pytest.approx([first, 0.5, 1 - first, 0.5])
-    assert found.centers[0, 0].tolist() == pytest.approx([first + 0.5, 0.0])
-    assert cluster(projected, 1).centers[0].tolist() == [[1.0, 0.0], [0.0, 0.5]]
-
-
 def test_the_margin_by_hand() -> None:
     agreement = torch.tensor([[2.0, 1.5], [-1.0, 1.0]])
     others = ~torch.eye(2, dtype=torch.bool)
     assert max_margin(agreement, others, 1.0).item() == pytest.approx((0.5 + 0.0) / 2)
     assert max_margin(agreement, others, 3.0).item() == pytest.approx((2.5 + 1.0) / 2)
-
-
-def test_agreement_is_the_sum_of_cosines_of_the_same_centers() -> None:
-    seen = torch.tensor([[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]])
-    heard = torch.tensor([[[5.0, 0.0], [0.0, 0.1]], [[0.0, 1.0], [-3.0, 0.0]]])
-    assert every_agreement(seen, heard).tolist() == [[2.0, 0.0], [1.0, -1.0]]
 
 
 @pytest.mark.parametrize("kind", ["assignment", "cosine"])

@@ -11,9 +11,7 @@ from small_batch import small_batch
 from soundspot.model.methods.dsol import (
     DSOL,
     DSOLConfig,
-    localization_loss,
     masked_mean,
-    matching_loss,
     objects,
 )
 from soundspot.model.methods.method import Batch
@@ -28,27 +26,6 @@ def a_method(config: DSOLConfig = SMALL) -> DSOL:
 
 def softplus(x: float) -> float:
     return math.log(1 + math.exp(x))
-
-
-def test_localization_by_hand() -> None:
-    """Each quarter of a frame of 2 x 2 is one location."""
-    maps = torch.tensor([[[2.0, -1.0], [0.0, 0.0]], [[-2.0, 1.0], [-3.0, -3.0]]])
-    logits = torch.stack([maps, maps.flip(0)])
-    others = ~torch.eye(2, dtype=torch.bool)
-    own = softplus(-2)
-    found = localization_loss(logits, others, quarters=False).item()
-    assert found == pytest.approx((own + softplus(1)) / 2)
-    each = [softplus(x) for x in (-2.0, 1.0, -3.0, -3.0)]
-    found = localization_loss(logits, others, quarters=True).item()
-    assert found == pytest.approx((own + sum(each) / 4) / 2)
-
-
-def test_matching_is_the_kl_divergence_from_what_is_heard() -> None:
-    heard, seen = torch.tensor([[0.75, 0.25]]).log(), torch.tensor([[0.5, 0.5]]).log()
-    expected = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
-    assert matching_loss(seen + 3, heard - 1).item() == pytest.approx(expected)
-    both = matching_loss(seen.repeat(4, 1), heard.repeat(4, 1)).item()
-    assert both == pytest.approx(expected)
 
 
 def test_objects_reach_one_location_beyond_the_mask() -> None:

@@ -12,7 +12,6 @@ from soundspot.model.methods.hardway import (
     HardWay,
     HardWayConfig,
     hardway_loss,
-    masked_mean,
 )
 
 SMALL = HardWayConfig(c_v=7, c_a=5)
@@ -70,30 +69,6 @@ def test_loss_equals_the_loops_over_both_views(config):
     assert model(data).loss.item() == pytest.approx((one + two) / 2, rel=1e-4)
 
 
-def test_trimap_and_background_change_the_loss():
-    """Similarities on both sides of both thresholds; without background the tri-map is idle."""
-    a0 = torch.tensor([[[0.9, 0.5, 0.45, 0.1]] * 2, [[0.7, 0.6, 0.35, 0.2]] * 2])
-    negatives = ~torch.eye(2, dtype=torch.bool)
-    off, background, trimap, both = (
-        hardway_loss(a0, negatives, dataclasses.replace(c, temperature=0.5)).item()
-        for c in SWITCHES
-    )
-    assert off == trimap == pytest.approx(math.log(2))
-    assert off + 0.01 < both < background - 0.01
-
-
-def test_loss_by_hand():
-    """Masks as good as hard: each frame has one location of 0.9, one ignored, one background.
-
-    Logits / 0.1 are 9 for the own sound, 8 for the other's, 1 for the background.
-    """
-    own, other = [0.9, 0.5, 0.1], [0.8, 0.0, 0.0]
-    a0 = torch.tensor([[own, other], [other, own]])
-    config = dataclasses.replace(SMALL, sharpness=0.005, temperature=0.1)
-    found = hardway_loss(a0, ~torch.eye(2, dtype=torch.bool), config)
-    assert found.item() == pytest.approx(math.log(1 + math.exp(-1) + math.exp(-8)), abs=1e-5)
-
-
 def test_negatives_of_the_own_class_can_be_left_out():
     config = dataclasses.replace(SMALL, negatives="other_class")
     model = HardWay(config)
@@ -138,9 +113,3 @@ def test_masks_that_round_to_nothing_leave_finite_losses_and_gradients(cosine):
     loss.backward()
     assert loss.item() == pytest.approx(math.log(3), abs=1e-4)
     assert torch.isfinite(a0.grad).all()
-
-
-def test_masked_mean_by_hand():
-    """sigmoid(0) = 1/2 and sigmoid(log 3) = 3/4: weights 2/5 and 3/5."""
-    found = masked_mean(torch.tensor([[5.0, 10.0]]), torch.tensor([[0.0, math.log(3)]]))
-    torch.testing.assert_close(found, torch.tensor([8.0]))

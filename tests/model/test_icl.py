@@ -11,8 +11,6 @@ from small_batch import small_batch
 from soundspot.model.methods.icl import (
     ICL,
     ICLConfig,
-    icl_loss,
-    shares,
     similarity_of_sounds,
     under,
 )
@@ -24,33 +22,6 @@ def test_the_mean_over_chosen_locations():
     every = torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 8.0]]])
     assert under(every, torch.tensor([[True, False, True]])).tolist() == [[3.5, 4.0]]
     assert under(every, torch.zeros(1, 3, dtype=torch.bool)).tolist() == [[0.0, 0.0]]
-
-
-def test_sounds_that_are_alike_share_what_sounds():
-    """Sounds 0 and 1 are alike by 0.8; 0 fits frame 1 by 0.5, 1 does not fit frame 0."""
-    alike = torch.tensor([[1.0, 0.8, -0.5], [0.8, 1.0, 0.4], [-0.5, 0.4, 1.0]])
-    across = torch.tensor([[0.9, -0.3, 0.9], [0.5, 0.9, 0.9], [0.9, 0.9, 0.1]])  # frames as rows
-    found = shares(alike, across, SMALL)
-    assert found[0].tolist() == pytest.approx([1 / 1.4, 0.4 / 1.4, 0])
-    assert found[1].tolist() == [0, 1, 0]
-    assert found[2].tolist() == [0, 0, 1]
-
-
-def test_the_loss_by_hand():
-    """Two frames of three locations: one sounds, one does not, one is ignored."""
-    every = torch.tensor([[[0.7, 0.0, 0.1], [0.4, 0.9, 0.3]], [[0.2, 0.9, 0.3], [0.6, 0.0, 0.5]]])
-    sounding = torch.tensor([[True, False, False]] * 2)
-    silent = torch.tensor([[False, False, True]] * 2)
-    weights = torch.tensor([[0.75, 0.25], [0.0, 1.0]])
-    t = 0.5
-
-    def log_share(chosen, others):
-        return math.log(math.exp(chosen / t) / sum(math.exp(s / t) for s in others))
-
-    first, second = [0.7, 0.2, 0.1], [0.4, 0.6, 0.5]  # frame 0, frame 1, own silence
-    expected = -(0.75 * log_share(0.7, first) + 0.25 * log_share(0.2, first))
-    expected = (expected - log_share(0.6, second)) / 2
-    assert icl_loss(every, sounding, silent, weights, t).item() == pytest.approx(expected, rel=1e-5)
 
 
 def naive_loss(model, data):
@@ -107,10 +78,3 @@ def test_the_last_iteration_begins_as_the_first_and_follows_slowly():
         before = last.clone()
         model.train()(data)
         torch.testing.assert_close(last, before + 1)
-
-
-def test_the_silent_part_of_the_own_frame_is_pushed_away():
-    every = torch.tensor([[[0.5, 0.1]]], requires_grad=True)
-    sounding, silent = torch.tensor([[True, False]]), torch.tensor([[False, True]])
-    icl_loss(every, sounding, silent, torch.ones(1, 1), 0.07).backward()
-    assert every.grad[0, 0, 0] < 0 < every.grad[0, 0, 1]

@@ -88,13 +88,6 @@ def test_three_rounds_of_balancing_by_loops():
     np.testing.assert_allclose(losses.balanced_assignment(scores), shares, rtol=1e-5)
 
 
-def test_one_round_of_balancing_by_hand():
-    scores = 0.05 * torch.tensor([[2.0, 1.0], [4.0, 1.0]]).log()
-    shares = losses.balanced_assignment(scores, temperature=0.05, rounds=1)
-    # Columns to 1: [[1/3, 1/2], [2/3, 1/2]]; then rows to 1.
-    torch.testing.assert_close(shares, torch.tensor([[2 / 5, 3 / 5], [4 / 7, 3 / 7]]))
-
-
 def test_swapped_prediction_by_hand_and_without_gradient_through_the_targets():
     seen = torch.tensor([[0.3, 0.1], [0.2, 0.4]], requires_grad=True)
     heard = torch.tensor([[0.5, 0.0], [0.1, 0.2]], requires_grad=True)

@@ -10,9 +10,7 @@ import torch
 import soundspot
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
 from soundspot.features.spec import FeatureSpec
-from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model import checkpoint
 from soundspot.model.label_map import Thing
 from soundspot.model.methods.names import Names, build_names
@@ -109,19 +107,6 @@ def test_a_checkpoint_holds_all_that_it_needs(tmp_path: Path) -> None:
     checkpoint.save(path, model, checkpoint.Card("names", to_dict(model.config), FeatureSpec()))
     loaded, _ = checkpoint.load(path)
     torch.testing.assert_close(loaded.maps(scene(), heard(1)), model.maps(scene(), heard(1)))
-
-
-@pytest.mark.weights
-def test_names_finds_the_barking_dog_of_the_demo() -> None:
-    model = soundspot.load("names")
-    frame, bark = read_frame(weights.media("demo-dog-photo")), weights.media("demo-dog-bark")
-    found = model.localize(frame, read_waveform(bark))
-    assert found.similarity.shape == (14, 14)
-    assert "Dog" in dict(found.labels)
-    sspl = soundspot.load("sspl").localize(frame, read_waveform(bark))
-    x1, y1, x2, y2 = sspl.box
-    row, column = np.unravel_index(found.map.argmax(), found.map.shape)
-    assert x1 <= column < x2 and y1 <= row < y2
 
 
 @pytest.mark.weights

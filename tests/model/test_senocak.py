@@ -74,15 +74,6 @@ def test_strategy_b_leaves_out_the_own_class():
     assert abs(with_false_negatives(data).loss.item() - np.mean(expected)) > 1e-4
 
 
-def test_triplet_loss_by_hand():
-    """Own distances 0 and 4, the other's 5 and 3: d+ = 1 - d- = sigmoid(-5) and sigmoid(1)."""
-    z = torch.tensor([[0.0, 0.0], [3.0, 0.0]])
-    h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-    near, far = 1 / (1 + math.exp(5)), 1 / (1 + math.exp(-1))
-    found = triplet_loss(z, h, torch.tensor([[False, True], [True, False]]))
-    assert found.item() == pytest.approx((near**2 + far**2) / 2, rel=1e-5)
-
-
 def test_a_frame_without_negatives_contributes_nothing():
     z = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
     h = torch.tensor([[0.0, 0.0], [3.0, 4.0]])

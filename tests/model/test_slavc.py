@@ -9,7 +9,7 @@ import torch
 from small_batch import small_batch
 
 from soundspot.model.attention import similarity
-from soundspot.model.methods.slavc import SLAVC, Branches, SLAVCConfig, fit
+from soundspot.model.methods.slavc import SLAVC, SLAVCConfig
 
 SMALL = SLAVCConfig(c_v=7, c_a=5, dropout=0.0)
 
@@ -52,21 +52,6 @@ def test_the_loss_equals_the_loops():
     expected = cross_entropy(naive_fit(trained[0], slow[1], 0.03))
     expected += cross_entropy(naive_fit(slow[0], trained[1], 0.03))
     assert model(data).loss.item() == pytest.approx(expected, rel=1e-4)
-
-
-def test_fit_by_hand():
-    """Two places. The sound is at the first by a cosine of 1, and belongs there; t = 1."""
-    seen = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]).view(1, 2, 1, 2)
-    heard = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    e = math.e
-    near = e / (e + 1)
-    found = fit(Branches(seen, seen), Branches(heard, heard), 1.0).exp()
-    expected = near * near + (1 - near) * (1 - near)
-    assert found.tolist() == [pytest.approx([expected, expected], rel=1e-5)]
-    # With the place asked of another branch, the second sound is looked for in the wrong place.
-    other = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    found = fit(Branches(seen, seen), Branches(heard, other), 1.0).exp()
-    assert found.tolist() == [pytest.approx([expected, 2 * near * (1 - near)], rel=1e-5)]
 
 
 def test_the_slow_network_moves_towards_the_trained_one_in_training_only():
