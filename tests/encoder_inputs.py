@@ -1,8 +1,12 @@
 """Inputs and tiny files for the tests of the encoders."""
 
+import io
+
 import numpy as np
 import torch
+from PIL import Image
 
+from soundspot.encoders import weights
 from tiny_tflite import Constant, tflite
 
 KEY_PARTS = ("weight", "bias")
@@ -11,6 +15,21 @@ TORCHVISION_CONVS = [0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28]
 
 def noise(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def demo_view(side: int) -> torch.Tensor:
+    """The demo's photograph as encoders of ImageNet see it."""
+    with Image.open(weights.media("demo-dog-photo")) as photo:
+        pixels = np.asarray(photo.convert("RGB").resize((side, side))) / 255
+    normalized = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    return torch.tensor(normalized, dtype=torch.float32).permute(2, 0, 1)[None]
+
+
+def saved(state: object) -> bytes:
+    """What torch.save writes."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
 
 
 def lpips_tree() -> dict[str, dict[str, dict[str, np.ndarray]]]:

@@ -1,6 +1,5 @@
 """formats.py: what is read from published files, and that nothing in them is run."""
 
-import io
 import os
 import pickle
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from encoder_inputs import saved
 from soundspot.encoders import vgg16, vggish
 from soundspot.encoders.formats import read_arrays, read_layers, read_tensors
 from tiny_tflite import Constant, tflite
@@ -24,12 +24,6 @@ class Attack:
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, (str(self.path),)
-
-
-def saved(state: object) -> bytes:
-    file = io.BytesIO()
-    torch.save(state, file)
-    return file.getvalue()
 
 
 def test_a_file_that_names_code_is_refused_and_not_run(tmp_path: Path) -> None:

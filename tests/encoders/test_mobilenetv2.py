@@ -1,14 +1,10 @@
 """mobilenetv2.py: its layers, its conversion, its classes and the real weights."""
 
-import io
-
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
-from encoder_inputs import noise
+from encoder_inputs import demo_view, noise, saved
 from soundspot.encoders import mobilenetv2, weights
 from soundspot.encoders.mobilenetv2 import MobileNetV2
 from soundspot.encoders.table import build_encoder
@@ -65,12 +61,6 @@ class Published(nn.Module):
         return x
 
 
-def saved(state: object) -> bytes:
-    file = io.BytesIO()
-    torch.save(state, file)
-    return file.getvalue()
-
-
 def test_folding_the_batch_norms_changes_nothing() -> None:
     published = Published().eval()
     own = build_encoder("mobilenetv2", mobilenetv2.from_torchvision(saved(published.state_dict())))
@@ -95,11 +85,9 @@ def test_the_class_names_are_imagenets() -> None:
 def test_real_mobilenetv2_sees_a_dog_in_the_demo_photograph() -> None:
     encoder = weights.pretrained("mobilenetv2")
     assert isinstance(encoder, MobileNetV2)
-    with Image.open(weights.media("demo-dog-photo")) as photo:
-        pixels = np.asarray(photo.convert("RGB").resize((448, 448))) / 255
-    normalized = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    view = demo_view(448)
     with torch.inference_mode():
-        feature = encoder(torch.tensor(normalized, dtype=torch.float32).permute(2, 0, 1)[None])
+        feature = encoder(view)
         logits = encoder.classify(feature.mean(dim=(2, 3)))[0]
     assert feature.shape == (1, 1280, 14, 14)
     best = logits.argsort(descending=True)[:5]

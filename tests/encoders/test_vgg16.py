@@ -2,13 +2,11 @@
 
 import pickle
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import nn
 
-from encoder_inputs import KEY_PARTS, TORCHVISION_CONVS, lpips_tree, noise
+from encoder_inputs import KEY_PARTS, TORCHVISION_CONVS, demo_view, lpips_tree, noise
 from soundspot.encoders import vgg16, weights
 
 
@@ -48,11 +46,9 @@ def test_real_vgg16_is_torchvisions_and_tells_places_apart() -> None:
     published = [[-0.5537, 0.1427, 0.5290], [-0.5831, 0.3566, 0.7657], [-0.6902, -0.0480, 0.4841]]
     torch.testing.assert_close(first, torch.tensor(published), rtol=0, atol=1e-4)
 
-    with Image.open(weights.media("demo-dog-photo")) as photo:
-        pixels = np.asarray(photo.convert("RGB").resize((224, 224))) / 255
-    normalized = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    view = demo_view(224)
     with torch.inference_mode():
-        features = encoder(torch.tensor(normalized, dtype=torch.float32).permute(2, 0, 1)[None])
+        features = encoder(view)
     active = features.relu().flatten(2)[0].T
     cosine = nn.functional.cosine_similarity(active[:, None], active[None], dim=-1)
     assert 0.02 < (active > 0).float().mean() < 0.3  # sparse, as trained features are

@@ -3,9 +3,7 @@
 import io
 import wave
 import zipfile
-from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 import torch
@@ -104,18 +102,6 @@ def test_real_yamnet_hears_a_dog_in_the_demo_recording() -> None:
         samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
     top = top_classes((samples / 32768).astype(np.float32))
     assert {"Dog", "Animal"} <= set(top)
-
-
-@pytest.mark.weights
-@pytest.mark.shared_data
-@pytest.mark.parametrize("file", ["2-125520-A-43", "2-144137-A-43", "2-54086-A-43"])
-def test_real_yamnet_hears_a_car_horn(file: str, shared_data: Path) -> None:
-    # Clear recordings: on all 37 horns the TFLite runtime itself has the horn on top 7 times only.
-    with av.open(shared_data / f"escvoc/sounds/{file}.flac") as sound:  # 16 kHz, mono, 16 bits
-        samples = np.concatenate([frame.to_ndarray().ravel() for frame in sound.decode(audio=0)])
-    assert samples.dtype == np.int16
-    waveform = samples / np.float32(32768)
-    assert top_classes(waveform)[0] == "Vehicle horn, car horn, honking"
 
 
 @pytest.mark.weights

@@ -22,8 +22,6 @@ from soundspot.media import decoding
 
 FPS = 10
 WIDTH, HEIGHT = 64, 48
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared/data"
-
 VIDEO_FORMATS = {
     "mp4": "libx264",
     "mov": "mjpeg",
@@ -185,18 +183,14 @@ def test_one_frame_is_read_as_a_full_decode_shows_it(
         np.testing.assert_array_equal(picture, full[tick], str(tick))
 
 
-def test_what_seeking_cannot_tell(tmp_path: Path, clip: Path) -> None:
+def test_what_seeking_cannot_tell_is_counted(tmp_path: Path, clip: Path) -> None:
     film = write(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
     sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
     for path, at in ((film, 1.0), (clip, 2.95), (clip, 9.0), (sound, 0.5)):
         with decoding.open_container(path) as container:
             assert decoding.frame_at(path, container, at) is None
     assert number(media.read_frame(clip, 2.95)) == 29
-
-
-def test_avi_with_b_frames_is_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
-    assert [number(media.read_frame(path, i / FPS)) for i in range(20)] == list(range(20))
+    assert [number(media.read_frame(film, i / FPS)) for i in range(20)] == list(range(20))
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv", "ts"])
@@ -418,25 +412,17 @@ def test_channels_are_averaged(tmp_path: Path, codec: str) -> None:
     np.testing.assert_allclose(media.read_waveform(path), 0.25 * left, atol=1e-4)
 
 
-def test_cut_at_hand_computed_places() -> None:
+def test_cuts_by_hand_are_copies_and_repeat_a_short_sound() -> None:
     ramp = np.arange(10 * media.SAMPLE_RATE, dtype=np.float32)
     starts = {None: 56_000, 5.0: 56_000, 1.5: 0, 0.0: 0, 1.75: 4_000, 8.5: 112_000, 10.0: 112_000}
     for center, start in starts.items():
         window = media.cut(ramp, center, media.SOUND_SAMPLES)
         np.testing.assert_array_equal(window, np.arange(start, start + 48_000))
-
-
-def test_cut_tiles_a_short_sound() -> None:
+        window[:] = -1  # a copy
+    assert ramp.min() == 0
     short = np.array([1, 2, 3], np.float32)
     assert media.cut(short, 0.0, 7).tolist() == [1, 2, 3, 1, 2, 3, 1]
-    assert media.cut(short, None, 3).tolist() == [1, 2, 3]
     refused(media.cut, np.zeros(0, np.float32), None, 7)
-
-
-def test_cut_leaves_the_source_alone() -> None:
-    ramp = np.arange(7, dtype=np.float32)
-    media.cut(ramp, None, 3)[:] = -1
-    assert ramp.min() == 0
 
 
 @pytest.mark.slow
@@ -444,9 +430,7 @@ def test_cut_leaves_the_source_alone() -> None:
     ("name", "codec", "rate"),
     [
         ("long.mp4", "aac", 44_100),
-        ("long.wav", "pcm_s16le", 22_050),
         ("long.flac", "flac", 8_000),
-        ("long.ogg", "libopus", 48_000),
         ("long.mkv", "libopus", 48_000),  # milliseconds do not tell the sample
         ("long.mp3", "libmp3lame", 44_100),
     ],
@@ -454,12 +438,12 @@ def test_cut_leaves_the_source_alone() -> None:
 def test_window_equals_the_slice_of_the_whole(
     tmp_path: Path, name: str, codec: str, rate: int
 ) -> None:
-    path = write(tmp_path / name, sound=noise(37.0, rate), sound_codec=codec, rate=rate)
+    path = write(tmp_path / name, sound=noise(23.0, rate), sound_codec=codec, rate=rate)
     whole = media.read_waveform(path)
-    for at in (0.0, 0.4, 1.7, 18.5, 26.0, 29.013, 33.33331, 36.1, 37.0):
+    for at in (0.0, 0.4, 1.7, 12.013, 19.33331, 23.0):
         window = media.read_sound(path, at)
         np.testing.assert_array_equal(window, media.cut(whole, at, media.SOUND_SAMPLES), str(at))
-    assert media.read_sound(path, 30.0, seconds=0.5).shape == (8_000,)
+    assert media.read_sound(path, 20.0, seconds=0.5).shape == (8_000,)
 
 
 def click(seconds: float, at: float, rate: int) -> NDArray[np.float32]:
@@ -540,15 +524,12 @@ def test_sound_that_ends_before_the_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", [0.0, 5e-5, 0.25])
-def test_silence_is_refused(tmp_path: Path, level: float) -> None:
+def test_silence_is_refused_and_quiet_is_not(tmp_path: Path, level: float) -> None:
     # A constant level is as silent as zero; so is a whisper below 1e-4.
     still = np.full(32_000, level, np.float32) + 5e-5 * tone(2.0, 16_000)
     path = write(tmp_path / "quiet.wav", sound=still, sound_codec="pcm_f32le", rate=16_000)
     assert "silent" in refused(media.read_sound, path)
     assert media.read_waveform(path).shape == (32_000,)
-
-
-def test_quiet_is_not_silent(tmp_path: Path) -> None:
     quiet = 4e-4 * tone(2.0, 16_000)  # a peak of 2e-4
     path = write(tmp_path / "quiet.wav", sound=quiet, sound_codec="pcm_f32le", rate=16_000)
     assert media.read_sound(path).any()
@@ -565,13 +546,6 @@ def test_infinite_samples_are_refused(tmp_path: Path) -> None:
 # Clips
 
 
-def test_clip_of_a_video(clip: Path) -> None:
-    read = media.read_clip(clip)
-    assert (number(read.frame), read.at) == (15, 1.5)
-    np.testing.assert_array_equal(read.waveform, media.read_sound(clip, 1.5))
-    assert number(media.read_clip(clip, at=0.4).frame) == 4
-
-
 def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
     open_container = decoding.open_container
@@ -581,11 +555,11 @@ def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPat
         return open_container(path, *limits)
 
     monkeypatch.setattr(decoding, "open_container", spy)
-    for at in (0.4, 1.5, 2.2):
+    for at in (0.4, None, 2.2):
         read = media.read_clip(clip, at=at)
-        assert number(read.frame) == round(at * FPS)
+        assert read.at == (at or 1.5) and number(read.frame) == round(read.at * FPS)
         assert opened == [clip]
-        np.testing.assert_array_equal(read.waveform, media.read_sound(clip, at))
+        np.testing.assert_array_equal(read.waveform, media.read_sound(clip, read.at))
         opened.clear()
 
 
@@ -640,9 +614,9 @@ def test_clip_of_a_video_with_another_sound_on_its_clock(tmp_path: Path, clip: P
 @pytest.mark.slow
 def test_walked_windows_equal_those_that_are_read(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "a.mp4", pictures=[gray(i % 40) for i in range(110)], sound=noise(11.0, 44_100)
+        tmp_path / "a.mp4", pictures=[gray(i % 40) for i in range(70)], sound=noise(7.0, 44_100)
     )
-    times = [k / 3 for k in range(33)]
+    times = [k / 3 for k in range(21)]
     walked = list(media.iter_windows(path, times, (3.0, 1.0, 0.3)))
     for at, windows in zip(times, walked, strict=True):
         for seconds, window in zip((3.0, 1.0, 0.3), windows or (), strict=True):
@@ -700,17 +674,14 @@ def test_files_that_are_no_media(tmp_path: Path, clip: Path, read: Any) -> None:
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)
         assert name in refused(read, tmp_path / name)
+    # Pillow knows these first bytes, but cannot read what follows.
+    (tmp_path / "a.mpg").write_bytes(b"\0\0\1\xb3\x04\0\x03" + b"\xff" * 100)
+    assert "a.mpg" in refused(read, tmp_path / "a.mpg")
     (tmp_path / "empty.mp4").touch()
     assert "empty.mp4 is empty (0 bytes)" in refused(read, tmp_path / "empty.mp4")
     assert "No such file" in refused(read, tmp_path / "missing.mp4")
     assert "not a file" in refused(read, tmp_path)
     assert "No such file" in refused(lambda: next(media.iter_frames(tmp_path / "missing.mp4", 1.0)))
-
-
-def test_mpeg_video_is_no_image(tmp_path: Path) -> None:
-    path = tmp_path / "a.mpg"  # Pillow knows these first bytes, but cannot read what follows
-    path.write_bytes(b"\0\0\1\xb3\x04\0\x03" + b"\xff" * 100)
-    assert "not a readable image, sound or video" in refused(media.read_frame, path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -842,25 +813,6 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-# Real files
-
-
-@pytest.mark.shared_data
-def test_real_clips() -> None:
-    clips = sorted((SHARED_DATA / "clips").glob("*.mp4"))
-    if not clips:
-        pytest.skip(f"no clips in {SHARED_DATA}")
-    for path in clips:
-        info = media.probe(path)
-        assert info.duration is not None
-        read = media.read_clip(path)
-        assert read.frame.shape[:2] == (info.size or (0, 0))[::-1]
-        assert read.at == info.duration / 2
-        np.testing.assert_array_equal(
-            read.waveform, media.cut(media.read_waveform(path), read.at, media.SOUND_SAMPLES)
-        )
-
-
 @pytest.mark.parametrize(
     ("at", "heard"), [(0.4, (0.0, 3.0)), (2.5, (1.0, 4.0)), (4.9, (2.0, 5.0)), (None, (1.0, 4.0))]
 )
@@ -872,11 +824,7 @@ def test_a_clip_knows_which_seconds_it_holds(tmp_path: Path, at: float | None, h
     clip = media.read_clip(tmp_path / "p.jpg", tmp_path / "s.flac", at)
     assert clip.heard == pytest.approx(heard)
     assert (clip.waveform[0] + 0.5) * 5 == pytest.approx(heard[0], abs=1e-3)
-
-
-def test_a_short_sound_is_heard_once_and_repeated(tmp_path: Path):
-    media.write_flac(tmp_path / "s.flac", np.sin(np.arange(20_000)).astype(np.float32) / 2)
-    media.write_jpeg(tmp_path / "p.jpg", np.zeros((8, 8, 3), np.uint8))
+    media.write_flac(tmp_path / "s.flac", clock[:20_000])
     clip = media.read_clip(tmp_path / "p.jpg", tmp_path / "s.flac")
     assert clip.heard == pytest.approx((0.0, 1.25)) and len(clip.waveform) == 48_000
 

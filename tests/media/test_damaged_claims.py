@@ -34,7 +34,7 @@ def flv_with_a_late_track(path: Path, kind: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", [8, 9, 18])
+@pytest.mark.parametrize("kind", [8, 9, 18])  # sound, pictures, text
 def test_a_track_that_appears_late_is_one_sentence(tmp_path: Path, kind: int):
     path = flv_with_a_late_track(tmp_path / "v.flv", kind)
     # PyAV looks the track up beyond the end of its list: what it finds there decides whether the
