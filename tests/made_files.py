@@ -14,6 +14,7 @@ from typing import Any
 import av
 import numpy as np
 
+from soundspot.cli import main
 from soundspot.common.config import to_dict
 from soundspot.data.pair_set import Pair, PairSet, Sound
 from soundspot.data.writer import PairWriter
@@ -37,6 +38,15 @@ def load_script(path: Path) -> ModuleType:
     return module
 
 
+def refused(capsys: Any, *words: object) -> str:
+    """The one sentence with which the command line refuses."""
+    assert main([str(word) for word in words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("soundspot: ") and said.err.count("\n") == 1
+    return said.err
+
+
 @contextmanager
 def limited(what: int, most: int) -> Iterator[None]:
     """Of a resource, such as the size of files, this process has no more."""
@@ -55,6 +65,14 @@ def small_model(folder: Path, seed: int = 0, provenance: dict | None = None, **c
     card = checkpoint.Card("sspl", config, spec, provenance=provenance or {})
     checkpoint.save(folder / "best.safetensors", checkpoint.build_method("sspl", config), card)
     return str(folder)
+
+
+def save_maps(folder: Path, maps: dict[str, np.ndarray]) -> Path:
+    """A new folder with a file for each map."""
+    folder.mkdir()
+    for name, values in maps.items():
+        np.save(folder / f"{name}.npy", values)
+    return folder
 
 
 def tone(hertz: float, seconds: float, rate: int = 16_000) -> np.ndarray:

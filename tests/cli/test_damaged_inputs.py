@@ -1,6 +1,5 @@
 """Impossible recipes, lists and files are one sentence and exit code 2, quickly."""
 
-import gzip
 import os
 import sys
 from pathlib import Path
@@ -8,43 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from made_files import refused
 from soundspot.cli import main
 from soundspot.media.clips import write_video
 
-
-def refused(capsys, *words: object) -> str:
-    assert main([str(word) for word in words]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1 and "Traceback" not in captured.err
-    return captured.err
-
-
 RECIPES = {
     "nested 3,000 deep": ("pairs: " + "[" * 3000 + "]" * 3000, "nested"),
-    "sections 3,000 deep": ("{a: " * 3000 + "1" + "}" * 3000, "nested"),
     "a circle": ("pairs: x\nmodel: &m {a: *m}", "alias"),
-    "a negative seed": ("pairs: x\ntrain: {seed: -1}", "train.seed must be from 0"),
-    "a huge seed": (f"pairs: x\ntrain: {{seed: {10**40}}}", "train.seed must be from 0"),
-    "a seed of 1e40": ("pairs: x\ntrain: {seed: 1.0e+40}", "train.seed must be int"),
-    "a negative seed of views": ("pairs: x\nfeatures: {seed: -1}", "features.seed must be"),
-    "a billion views": ("pairs: x\nfeatures: {views: 1000000000}", "features.views must be"),
-    "a billion cycles": (
-        "pairs: x\nmodel: {pcm: true, cycles: 1000000000}",
-        "model.cycles must be",
-    ),
-    "endless epochs": (f"pairs: x\ntrain: {{epochs: {10**30}}}", "train.epochs must be"),
-    "an infinite rate": ("pairs: x\ntrain: {lr: .inf}", "train.lr must be a finite"),
-    "no rate": ("pairs: x\ntrain: {lr: .nan}", "train.lr must be a finite"),
-    "a NUL in a path": ('pairs: "a\\0b"', "pairs contains a NUL"),
-    "a NUL": ("pairs: a\0b", "not a readable YAML"),
-    "an unclosed quote": ("pairs: 'x", "not a readable YAML"),
-    "a number of 5,000 digits": (
-        "pairs: x\ntrain: {seed: " + "9" * 5000 + "}",
-        "not a readable YAML",
-    ),
-    "a date that is none": ("pairs: 2020-99-99", "not a readable YAML"),
-    "no text": ("\xff\xfe", "not a readable YAML"),
-    "pretrained as a number": ("pairs: x\nfeatures: {pretrained: 1}", "features.pretrained=1: "),
+    "a huge seed": (f"pairs: x\ntrain: {{seed: {10**40}}}", "train.seed"),
+    "a seed of 1e40": ("pairs: x\ntrain: {seed: 1.0e+40}", "train.seed"),
+    "a negative seed of views": ("pairs: x\nfeatures: {seed: -1}", "features.seed"),
+    "a billion views": ("pairs: x\nfeatures: {views: 1000000000}", "features.views"),
+    "a billion cycles": ("pairs: x\nmodel: {pcm: true, cycles: 1000000000}", "model.cycles"),
+    "endless epochs": (f"pairs: x\ntrain: {{epochs: {10**30}}}", "train.epochs"),
+    "no rate": ("pairs: x\ntrain: {lr: .nan}", "train.lr"),
+    "a NUL in a path": ('pairs: "a\\0b"', "pairs"),
+    "a number of 5,000 digits": ("pairs: x\ntrain: {seed: " + "9" * 5000 + "}", "YAML"),
+    "no text": ("\xff\xfe", "YAML"),
+    "pretrained as a number": ("pairs: x\nfeatures: {pretrained: 1}", "features.pretrained"),
 }
 
 
@@ -73,22 +53,13 @@ def test_impossible_overrides(tmp_path: Path, capsys, setting: str, reason: str)
     assert reason in refused(capsys, "train", recipe, setting, "--out", tmp_path / "run")
 
 
-def test_lists_that_are_no_lists(tmp_path: Path, capsys):
-    source = tmp_path / "videos"
-    source.mkdir()
-    (source / "v.mp4").write_bytes(b"x")
-    lists = {
-        "nul.txt": b"a\0b\n",
-        "quote.csv": b'"a\nb\n',
-        "noise.txt.gz": b"\x1f\x8b" + bytes(99),
-        "deep.csv.gz": gzip.compress(b"\xff\xfe"),
-    }
-    for name, data in lists.items():
-        (tmp_path / name).write_bytes(data)
-        message = refused(
-            capsys, "prepare", "folder", source, tmp_path / "out", "--ids", tmp_path / name
-        )
-        assert name in message
+def test_a_list_that_is_no_list(tmp_path: Path, capsys):
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "v.mp4").write_bytes(b"x")
+    names = tmp_path / "noise.txt.gz"
+    names.write_bytes(b"\x1f\x8b" + bytes(99))
+    words = "prepare", "folder", tmp_path / "videos", tmp_path / "out", "--ids", names
+    assert names.name in refused(capsys, *words)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are text elsewhere")

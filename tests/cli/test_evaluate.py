@@ -1,8 +1,8 @@
 import json
 
-import numpy as np
 import pytest
 
+from made_files import refused, save_maps
 from soundspot.cli import main
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import BENCHMARKS, Benchmark
@@ -22,19 +22,9 @@ def toy(monkeypatch) -> str:
     return "toy"
 
 
-def refused(capsys, *arguments: str) -> str:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("soundspot: ") and captured.err.count("\n") == 1
-    return captured.err
-
-
 def test_saved_maps_make_a_report(capsys, tmp_path, tiny_pairs):
-    folder = tmp_path / "maps"
-    folder.mkdir()
-    for pair in tiny_pairs.select("val"):
-        np.save(folder / f"{pair.id}.npy", union_map(pair.boxes[0]))
+    truths = {pair.id: union_map(pair.boxes[0]) for pair in tiny_pairs.select("val")}
+    folder = save_maps(tmp_path / "maps", truths)
     arguments = ["--data", str(tiny_pairs.root), "--maps", str(folder), "-o", str(tmp_path / "out")]
     assert main(["evaluate", "--benchmark", "escvoc-val", *arguments]) == 0
     shown = capsys.readouterr().out

@@ -28,23 +28,24 @@ def test_csv_lists(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "message"),
+    ("name", "data"),
     [
-        ("list.json", b"[]", "expected a list of ids in a .txt"),
-        ("list.txt", b"\n \n", "contains no ids"),
-        ("list.csv", b"id\n", "contains no ids"),
-        ("list.txt", b"\xff\xfe\x00", "not a readable list"),
-        ("list.txt.gz", b"plain text", "not a readable list"),
-        ("list.txt.gz", gzip.compress(b"a\n" * 999, mtime=0)[:20], "not a readable list"),
-        ("list.txt", b"a\0b\n", "contains NUL bytes"),
-        ("list.csv", b'id\n"a\nb\n', "not a readable list"),
-        ("list.csv", b'"' + b"a" * 200_000, "not a readable list"),
+        ("list.json", b"[]"),
+        ("list.txt", b"\n \n"),
+        ("list.csv", b"id\n"),
+        ("list.txt", b"\xff\xfe\x00"),
+        ("list.txt.gz", b"plain text"),
+        ("list.txt.gz", gzip.compress(b"a\n" * 999, mtime=0)[:20]),
+        ("list.txt", b"a\0b\n"),
+        ("list.csv", b'id\n"a\nb\n'),
+        ("list.csv", b'"' + b"a" * 200_000),
     ],
 )
-def test_bad_lists_are_one_sentence(tmp_path, name, data, message):
+def test_bad_lists_are_one_sentence(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(SoundspotError, match=message):
+    with pytest.raises(SoundspotError) as caught:
         read_ids(tmp_path / name)
+    assert name in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["clean.txt", "clean.txt.gz"])

@@ -65,8 +65,9 @@ def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
 def test_other_rules_do_not_mix_with_a_started_set(tmp_path: Path) -> None:
     writer(tmp_path, window="middle").begin()
     writer(tmp_path, window="middle").begin()
-    with pytest.raises(SoundspotError, match=r'made with provenance={"window": "middle"}'):
+    with pytest.raises(SoundspotError) as caught:
         writer(tmp_path, window="loudest").begin()
+    assert '"middle"' in str(caught.value)
 
 
 def test_nothing_prepared_is_an_error_and_leaves_a_ledger(tmp_path: Path) -> None:

@@ -71,8 +71,9 @@ def test_a_tone_lights_the_band_that_holds_it() -> None:
 
 
 def test_too_short_a_sound_is_refused_with_the_length_it_needs() -> None:
-    with pytest.raises(SoundspotError, match=r"at least 15600 samples.*got 15599"):
+    with pytest.raises(SoundspotError) as caught:
         log_mel_patches(torch.zeros(1, 15_599), VGGISH_OFFSET)
+    assert "15600" in str(caught.value)
 
 
 def test_mel_bands_hear_nothing_outside_125_to_7500_hertz() -> None:

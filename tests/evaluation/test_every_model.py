@@ -69,10 +69,11 @@ def test_the_cache_of_one_part_is_enough_to_begin_with(few: PairSet, tmp_path: P
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("name", IN_PAIR_SETS)
-def test_benchmarks_in_their_own_pair_set(few: PairSet, name: str) -> None:
-    (result,) = evaluate([MODEL], [name], data=few.root).results
-    assert result.evaluated == 2
+def test_benchmarks_in_their_own_pair_set(few: PairSet) -> None:
+    results = evaluate([MODEL], IN_PAIR_SETS, data=few.root).results
+    assert {result.benchmark.name: result.evaluated for result in results} == dict.fromkeys(
+        IN_PAIR_SETS, 2
+    )
 
 
 @pytest.mark.weights

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from made_files import save_maps
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import report
 from soundspot.evaluation.benchmarks import find_benchmark
@@ -20,13 +21,10 @@ from soundspot.evaluation.report.tables import Table, detail_tables, headline_ta
 def evaluation(tmp_path_factory, tiny_pairs):
     """Perfect maps and turned ones on the tiny pairs and its duet."""
     root = tmp_path_factory.mktemp("maps")
-    for name in ("perfect", "<b>turned"):
-        (root / name).mkdir()
-        for pair in tiny_pairs.select("val") + tiny_pairs.select("duets-val"):
-            truth = union_map(pair.boxes[0])
-            shown = truth if name == "perfect" else truth[:, ::-1]
-            np.save(root / name / f"{pair.id}.npy", shown)
-    folders = (root / "perfect", root / "<b>turned")
+    pairs = tiny_pairs.select("val") + tiny_pairs.select("duets-val")
+    truths = {pair.id: union_map(pair.boxes[0]) for pair in pairs}
+    turned = {id: truth[:, ::-1] for id, truth in truths.items()}
+    folders = save_maps(root / "perfect", truths), save_maps(root / "<b>turned", turned)
     names = ("escvoc-val", "escvoc-duets-val")
     return evaluate([], names, data=tiny_pairs.root, maps=folders)
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from made_files import small_model
+from made_files import save_maps, small_model
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import predictions, source_detection
 from soundspot.evaluation.evaluate import evaluate
@@ -24,13 +24,6 @@ def save_model(folder, provenance=None) -> str:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
     return save_model(tmp_path_factory.mktemp("models") / "model")
-
-
-def save_maps(folder, maps):
-    folder.mkdir()
-    for id, values in maps.items():
-        np.save(folder / f"{id}.npy", values)
-    return folder
 
 
 def truths_of(pairs, split):

@@ -1,15 +1,9 @@
 import numpy as np
 import pytest
 
+from made_files import save_maps
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.saved_maps import SavedMaps
-
-
-def save_maps(folder, maps):
-    folder.mkdir()
-    for id, values in maps.items():
-        np.save(folder / f"{id}.npy", values)
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """A small feature cache, made once with random encoders."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from soundspot.features.encoding import encode
@@ -15,3 +18,9 @@ def made(tiny_pairs, tmp_path_factory):
     done = []
     cache = encode(tiny_pairs, folder, SPEC, advance=done.append)
     return cache, folder, sum(done)
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of the cache's folder, to break."""
+    return Path(shutil.copytree(made[1], tmp_path / "copied"))

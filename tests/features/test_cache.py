@@ -2,7 +2,6 @@
 
 import json
 import resource
-import shutil
 
 import numpy as np
 import pytest
@@ -31,44 +30,27 @@ def test_features_come_in_channels_last(made):
     assert feature.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_stale_cache_is_refused_with_the_reason(tiny_pairs, made, tmp_path):
-    folder = tmp_path / "stale"
-    shutil.copytree(made[1], folder)
+def test_a_stale_cache_is_refused_with_the_reason(tiny_pairs, copied):
     other = FeatureSpec(pretrained=False, seed=3)
-    with pytest.raises(SoundspotError, match="stale: its spec"):
-        FeatureCache.open(folder, tiny_pairs, other)
-    with pytest.raises(SoundspotError, match="stale: its weights"):
-        FeatureCache.open(folder, tiny_pairs, SPEC, digest="other")
-    description = json.loads((folder / "features.json").read_text())
-    description["pairs"] = "another pair set"
-    (folder / "features.json").write_text(json.dumps(description))
-    with pytest.raises(SoundspotError, match="stale: its pairs"):
-        encode(tiny_pairs, folder, SPEC)
+    said = [refused(FeatureCache.open, copied, tiny_pairs, other)]
+    said.append(refused(FeatureCache.open, copied, tiny_pairs, SPEC, digest="other"))
+    _rewritten("pairs", "another pair set")(copied)
+    said.append(refused(encode, tiny_pairs, copied, SPEC))
+    assert all(word in text for word, text in zip(("spec", "weights", "pairs"), said, strict=True))
 
 
-@pytest.mark.parametrize("keep", [0, 40, 5000])
-def test_a_torn_shard_is_refused_by_name(tiny_pairs, made, tmp_path, keep):
-    folder = tmp_path / "torn"
-    shutil.copytree(made[1], folder)
-    shard = folder / "view00-00000.npy"
-    shard.write_bytes(shard.read_bytes()[:keep])
-    with pytest.raises(SoundspotError, match="view00-00000.npy is damaged"):
-        FeatureCache.open(folder, tiny_pairs, SPEC)
-
-
-def test_a_cache_with_two_grids_is_refused(tiny_pairs, made, tmp_path):
-    folder = tmp_path / "mixed"
-    shutil.copytree(made[1], folder)
-    np.save(folder / "view01-00000.npy", np.zeros((11, 7, 7, 512), np.float16))
-    with pytest.raises(SoundspotError, match=r"\(11, 7, 7, 512\).* not \(11, 14, 14, 512\)"):
-        FeatureCache.open(folder, tiny_pairs, SPEC)
+def refused(call, *args, **kwargs):
+    """The one sentence of a refusal."""
+    with pytest.raises(SoundspotError) as caught:
+        call(*args, **kwargs)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 @pytest.mark.slow
 def test_joined_features_are_read_from_the_cache_of_each_encoder(own_pairs):
     spec = FeatureSpec(visual="vgg16+mobilenetv2", pretrained=False, views=2)
-    with pytest.raises(SoundspotError, match="no feature cache"):
-        open_encoded(own_pairs, spec)
+    refused(open_encoded, own_pairs, spec)
     said = []
     encode_with_bar(own_pairs, spec, said.append)
     features, encoders = open_encoded(own_pairs, spec), load_encoders(spec)
@@ -85,8 +67,7 @@ def test_joined_features_are_read_from_the_cache_of_each_encoder(own_pairs):
 
 
 def test_no_cache_says_how_to_make_one(tiny_pairs, tmp_path):
-    with pytest.raises(SoundspotError, match="soundspot encode"):
-        FeatureCache.open(tmp_path, tiny_pairs, SPEC)
+    assert "soundspot encode" in refused(FeatureCache.open, tmp_path, tiny_pairs, SPEC)
 
 
 def _reshaped(change):
@@ -98,12 +79,18 @@ def _reshaped(change):
 
 def _rewritten(key, value):
     def damage(folder):
-        description = json.loads((folder / "features.json").read_text())
+        description = {**json.loads((folder / "features.json").read_text()), key: value}
         if value is None:
             del description[key]
-        else:
-            description[key] = value
         (folder / "features.json").write_text(json.dumps(description))
+
+    return damage
+
+
+def _torn(keep):
+    def damage(folder):
+        shard = folder / "view00-00000.npy"
+        shard.write_bytes(shard.read_bytes()[:keep])
 
     return damage
 
@@ -114,6 +101,12 @@ def _zipped(folder):
 
 
 DAMAGES = {
+    "nothing": _torn(0),
+    "half a header": _torn(40),
+    "half the rows": _torn(5000),
+    "two grids": lambda folder: np.save(
+        folder / "view01-00000.npy", np.zeros((11, 7, 7, 512), np.float16)
+    ),
     "another dtype": _reshaped(lambda a: a.astype(np.float32)),
     "texts": _reshaped(lambda a: np.full(a.shape, "x")),
     "one axis": _reshaped(lambda a: a.reshape(-1)),
@@ -122,9 +115,7 @@ DAMAGES = {
     "other channels": _reshaped(lambda a: a[..., :-1]),
     "another grid": _reshaped(lambda a: a[:, :13]),
     "an archive": _zipped,
-    "audio of another kind": lambda folder: _reshaped(lambda a: a.astype("f8"))(
-        folder, "audio.npy"
-    ),
+    "audio of another kind": lambda f: _reshaped(lambda a: a.astype("f8"))(f, "audio.npy"),
     "a header of noise": lambda folder: (folder / "view00-00000.npy").write_bytes(
         b"\x93NUMPY\x01\x00\x10\x00{'descr': [((((\n" + bytes(99)
     ),
@@ -142,13 +133,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_cache_is_one_sentence(tiny_pairs, made, tmp_path, damage):
-    folder = tmp_path / "broken"
-    shutil.copytree(made[1], folder)
-    damage(folder)
-    with pytest.raises(SoundspotError, match="(damaged|stale).*(delete|encode)") as caught:
-        FeatureCache.open(folder, tiny_pairs, SPEC)
-    assert "\n" not in str(caught.value)
+def test_a_damaged_cache_is_one_sentence(tiny_pairs, copied, damage):
+    damage(copied)
+    assert str(copied) in refused(FeatureCache.open, copied, tiny_pairs, SPEC)
 
 
 def test_frames_and_sounds_come_back_under_their_own_names(tiny_pairs, made):

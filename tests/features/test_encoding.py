@@ -1,7 +1,6 @@
 """encoding.py: what is computed, by one process or several, at once or resumed."""
 
 import multiprocessing
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -77,9 +76,8 @@ def test_rounded_features_are_nearly_the_same_and_have_a_cache_of_their_own(
         encode(tiny_pairs, folder, plain)
 
 
-def test_noisy_sounds_are_added_to_a_cache(tiny_pairs, made, tmp_path):
-    noisy, folder = replace(SPEC, noisy=2), tmp_path / "noisy"
-    shutil.copytree(made[1], folder)
+def test_noisy_sounds_are_added_to_a_cache(tiny_pairs, made, copied):
+    noisy, folder = replace(SPEC, noisy=2), copied
     with pytest.raises(SoundspotError):
         FeatureCache.open(folder, tiny_pairs, noisy)
     done = []
@@ -93,36 +91,31 @@ def test_noisy_sounds_are_added_to_a_cache(tiny_pairs, made, tmp_path):
     assert torch.equal(cache.sound([path]), made[0].sound([path]))
 
 
-def test_a_second_run_computes_nothing(tiny_pairs, made, monkeypatch):
-    _, folder, _ = made
-    monkeypatch.setattr(encoding, "_compute_shard", lambda *_: pytest.fail("computed again"))
-    encode(tiny_pairs, folder, SPEC)
-
-
-def test_a_killed_run_resumes_to_the_same_bytes(tiny_pairs, made, tmp_path):
-    _, folder, _ = made
-    partial = tmp_path / "partial"
-    shutil.copytree(folder, partial)
-    (partial / "view01-00000.npy").unlink()
-    (partial / ".view01-00000.77.npy").write_bytes(b"half")
+def test_a_killed_run_computes_what_is_missing_and_nothing_else(tiny_pairs, made, copied):
+    """To the same bytes; what was left half-written is swept away."""
+    left = [copied / ".features.0123abcd.json", copied / ".view01-00000.0123abcd.npy"]
+    for path in left:
+        path.write_bytes(b"half")
+    (copied / "view01-00000.npy").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in copied.glob("[a-z]*.npy")}
     with pytest.raises(SoundspotError):
-        FeatureCache.open(partial, tiny_pairs, SPEC)
-    encode(tiny_pairs, partial, SPEC)
-    for path in folder.glob("*.npy"):
-        assert path.read_bytes() == (partial / path.name).read_bytes(), path.name
+        FeatureCache.open(copied, tiny_pairs, SPEC)
+    encode(tiny_pairs, copied, SPEC)
+    for path in made[1].glob("*.npy"):
+        assert path.read_bytes() == (copied / path.name).read_bytes(), path.name
+    assert all((copied / name).stat().st_mtime_ns == time for name, time in before.items())
+    assert not any(path.exists() for path in left)
 
 
-def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, made, tmp_path):
-    folder = tmp_path / "grown"
-    shutil.copytree(made[1], folder)
+def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, copied):
     three = FeatureSpec(pretrained=False, views=3)
     assert cache_folder(tiny_pairs, three) == cache_folder(tiny_pairs, SPEC)
     with pytest.raises(SoundspotError):
-        FeatureCache.open(folder, tiny_pairs, three)
-    first = (folder / "view00-00000.npy").stat().st_mtime_ns
-    encode(tiny_pairs, folder, three)
-    assert (folder / "view00-00000.npy").stat().st_mtime_ns == first
-    FeatureCache.open(folder, tiny_pairs, SPEC)
+        FeatureCache.open(copied, tiny_pairs, three)
+    first = (copied / "view00-00000.npy").stat().st_mtime_ns
+    encode(tiny_pairs, copied, three)
+    assert (copied / "view00-00000.npy").stat().st_mtime_ns == first
+    FeatureCache.open(copied, tiny_pairs, SPEC)
 
 
 def _encode_alone(pairs, folder):
@@ -155,20 +148,9 @@ def test_frames_are_shown_at_the_size_of_their_encoder(tiny_pairs, tmp_path):
     torch.testing.assert_close(cache.evaluation([frame]), expected, rtol=2e-3, atol=2e-3)
 
 
-def test_the_next_run_sweeps_what_a_killed_one_left(tiny_pairs, made, tmp_path):
-    folder = tmp_path / "left"
-    shutil.copytree(made[1], folder)
-    left = [folder / ".features.0123abcd.json", folder / ".view01-00000.0123abcd.npy"]
-    for path in left:
-        path.write_bytes(b"half")
-    encode(tiny_pairs, folder, SPEC)
-    assert not any(path.exists() for path in left)
-
-
-def test_the_half_file_of_a_shard_is_swept_while_another_one_is_held(tiny_pairs, made, tmp_path):
+def test_the_half_file_of_a_shard_is_swept_while_another_one_is_held(tiny_pairs, copied):
     """The lock of the held one belongs to a process that may still be writing."""
-    folder = tmp_path / "shared"
-    shutil.copytree(made[1], folder)
+    folder = copied
     left, held = (folder / f".view{k:02d}-00000.0123abcd.npy" for k in (1, 9))
     left.write_bytes(b"half")
     held.write_bytes(b"half")

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -20,24 +21,21 @@ CARDS = sorted((Path(soundspot.__file__).parent / "pretrained").glob("*.json"))
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "word"),
     [
-        ({"visual": "vgg61"}, "did you mean 'vgg16'"),
-        ({"audio": "vgg16"}, "unknown audio encoder"),
-        ({"visual": "vgg16+mobilenet"}, "did you mean 'mobilenetv2'"),
-        ({"visual": "vgg16+vgg16"}, "joins an encoder with itself"),
-        ({"views": 1}, "at least two views"),
-        ({"augmentations": ("zoom",)}, "unknown augmentation"),
+        ({"visual": "vgg61"}, "'vgg16'"),
+        ({"audio": "vgg16"}, "audio"),
+        ({"visual": "vgg16+mobilenet"}, "'mobilenetv2'"),
+        ({"visual": "vgg16+vgg16"}, "vgg16"),
+        ({"visual": "vgg16+mobilenetv2-320"}, "grid"),
+        ({"views": 1}, "two"),
+        ({"augmentations": ("zoom",)}, "zoom"),
     ],
 )
-def test_impossible_specs_are_refused(values, message):
-    with pytest.raises(SoundspotError, match=message):
+def test_impossible_specs_are_refused(values, word):
+    with pytest.raises(SoundspotError) as caught:
         FeatureSpec(**values)
-
-
-def test_encoders_with_two_grids_are_not_joined():
-    with pytest.raises(SoundspotError):
-        FeatureSpec(visual="vgg16+mobilenetv2-320")
+    assert word in str(caught.value)
 
 
 def test_joined_encoders_see_each_its_own_view_and_add_up_their_channels():
@@ -75,16 +73,15 @@ def test_random_encoders_have_the_digest_of_their_seed():
 
 def test_models_share_pretrained_encoders_as_long_as_one_needs_them(monkeypatch):
     """Five models on a page would otherwise hold the largest of their parts five times."""
-    in_use = type(spec._in_use)()  # other tests may use the real one
-    monkeypatch.setattr(spec, "_in_use", in_use)
     monkeypatch.setattr(weights, "pretrained", lambda name: build_encoder(name, None))
-    small = {"visual": "mobilenetv2", "pretrained": "audio"}
+    small = {"visual": "mobilenetv2", "audio": "vggish", "pretrained": "audio"}
     first, second = (load_encoders(FeatureSpec(**small, seed=seed)) for seed in (0, 1))
     assert first.audio is second.audio
     assert first.visual is not second.visual  # random weights are each model's own
+    left = weakref.ref(first.audio)
     del first, second
     gc.collect()
-    assert not in_use
+    assert left() is None
 
 
 @pytest.mark.weights

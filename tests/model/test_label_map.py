@@ -39,34 +39,33 @@ def test_three_keys_say_what_a_learned_model_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words"),
     [
-        ("dog: Bark -> boxr", r"mine.yaml, 'dog': there is no ImageNet class 'boxr'; .*'boxer'\?"),
-        ("dog: Barks -> boxer", "'dog': there is no AudioSet sound 'Barks'; did you mean 'Bark'"),
-        ("dog: Bark ->", "'dog': a name is missing, expected an ImageNet class"),
-        ("dog: Bark; -> pug", "'dog': a name is missing, expected an AudioSet sound"),
-        ("dog: Bark", "'dog': expected AudioSet names -> ImageNet classes"),
-        ("dog: Bark -> pug ... beagle", "'beagle' comes before 'pug'"),
-        ("{}", "has no lines"),
-        ("learned: {dog: Barks}", "'learned' dog: there is no AudioSet sound 'Barks'; did you"),
-        ("broad: Roar\ndog: Bark -> pug", "'broad': there is no AudioSet sound 'Roar'"),
-        ("- dog", "must contain a YAML mapping"),
+        ("dog: Bark -> boxr", ["mine.yaml", "'dog'", "'boxr'", "'boxer'"]),
+        ("dog: Barks -> boxer", ["'dog'", "'Barks'", "'Bark'"]),
+        ("dog: Bark ->", ["'dog'", "ImageNet"]),
+        ("dog: Bark; -> pug", ["'dog'", "AudioSet"]),
+        ("dog: Bark", ["'dog'", "->"]),
+        ("dog: Bark -> pug ... beagle", ["'beagle'", "'pug'"]),
+        ("{}", []),
+        ("learned: {dog: Barks}", ["'learned'", "'Barks'", "'Bark'"]),
+        ("broad: Roar\ndog: Bark -> pug", ["'broad'", "'Roar'"]),
+        ("- dog", ["YAML"]),
     ],
 )
-def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(SoundspotError, match=message) as caught:
+def test_a_bad_line_is_one_sentence(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(SoundspotError) as caught:
         read(tmp_path, text)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_label_map_that_is_not_there_is_called_one(tmp_path: Path) -> None:
+    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words)
     with pytest.raises(SoundspotError):
         read_label_map(tmp_path / "none.yaml", SOUNDS, CLASSES)
 
 
 def test_the_label_map_that_ships_names_only_what_exists() -> None:
-    things, learned, kin, wide = read_label_map(LABEL_MAP, yamnet.class_names(), class_names())
-    assert len(learned) > 50 and len(kin) > 70 and not {*learned} & {*kin} and not {*kin} & {*wide}
+    names = yamnet.class_names(), class_names()
+    things, learned, related, broad = read_label_map(LABEL_MAP, *names)
+    assert len(learned) > 50 and len(related) > 70
+    assert not {*learned} & {*related} and not {*related} & {*broad}
     assert len(things) > 200
     by_name = {thing.name: thing for thing in things}
     assert by_name["dog"].classes == tuple(range(151, 269))
