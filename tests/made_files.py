@@ -4,7 +4,7 @@ import importlib.util
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +19,7 @@ from soundspot.common.config import to_dict
 from soundspot.data.pair_set import Pair, PairSet, Sound
 from soundspot.data.writer import PairWriter
 from soundspot.features.spec import FeatureSpec
+from soundspot.media.clips import write_video
 from soundspot.model import checkpoint
 from soundspot.model.methods.sspl import SSPLConfig
 
@@ -58,12 +59,14 @@ def limited(what: int, most: int) -> Iterator[None]:
         resource.setrlimit(what, before)
 
 
-def small_model(folder: Path, seed: int = 0, provenance: dict | None = None, **changes: Any) -> str:
+def small_model(
+    folder: Path, seed: int = 0, provenance: dict | None = None, name: str = "best", **changes: Any
+) -> str:
     """Write a checkpoint that needs no pretrained encoders; its folder as text."""
     config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31, **changes))
     spec = FeatureSpec(pretrained=False, seed=seed)
     card = checkpoint.Card("sspl", config, spec, provenance=provenance or {})
-    checkpoint.save(folder / "best.safetensors", checkpoint.build_method("sspl", config), card)
+    checkpoint.save(folder / f"{name}.safetensors", checkpoint.build_method("sspl", config), card)
     return str(folder)
 
 
@@ -130,30 +133,89 @@ def tiny_pair_set(root: Path, train: int = 11) -> PairSet:
     return PairSet.open(root)
 
 
+def write_clip(
+    path: Path,
+    *,
+    pictures: Sequence[np.ndarray] = (),
+    sound: np.ndarray | None = None,
+    video_codec: str = "libx264",
+    sound_codec: str = "aac",
+    times: Sequence[int] | None = None,
+    rate: int = 44_100,
+    sound_times: dict[int, int] | None = None,
+    key_frames: int = 7,
+    b_frames: int = 2,
+    turn: tuple[float, bool, bool] | None = None,
+    options: dict[str, str] | None = None,
+) -> Path:
+    """Encode pictures (at times in tenths of a second) and sound (channels x samples or mono).
+
+    `sound_times` maps a sample's number to its place in time, from which on the sound goes on.
+    """
+    with av.open(str(path), "w", options=options or {}) as output:
+        packets: list[Any] = []
+        if len(pictures):
+            video: Any = output.add_stream(video_codec, rate=10)
+            video.height, video.width = pictures[0].shape[:2]
+            video.pix_fmt = "yuvj420p" if video_codec == "mjpeg" else "yuv420p"
+            video.gop_size, video.bit_rate = key_frames, 4_000_000
+            if video_codec == "libx264":
+                video.max_b_frames = b_frames
+            if turn is not None:
+                video.set_display_rotation(turn[0], hflip=turn[1], vflip=turn[2])
+        if sound is not None:
+            channels = np.atleast_2d(sound)
+            layout = {1: "mono", 2: "stereo"}[len(channels)]
+            # AAC's noise substitution is drawn by the decoder, from wherever it started.
+            exact = {"aac_pns": "0"} if sound_codec == "aac" else {}
+            audio: Any = output.add_stream(sound_codec, rate=rate, layout=layout, options=exact)
+        for index, picture in enumerate(pictures):
+            frame = av.VideoFrame.from_ndarray(picture, "rgb24")
+            frame.pts = index if times is None else times[index]
+            frame.time_base = Fraction(1, 10)
+            packets += video.encode(frame)
+        if len(pictures):
+            packets += video.encode(None)
+        if sound is not None:
+            shift = 0
+            for start in range(0, channels.shape[1], 1024):
+                for place, time in (sound_times or {}).items():
+                    if start <= place < start + 1024:
+                        shift = time - start
+                block = np.ascontiguousarray(channels[:, start : start + 1024])
+                samples = av.AudioFrame.from_ndarray(block, "fltp", layout)
+                samples.sample_rate = rate
+                samples.pts, samples.time_base = start + shift, Fraction(1, rate)
+                packets += audio.encode(samples)
+            packets += audio.encode(None)
+        # Interleave by time, as a real file is.
+        for packet in sorted(packets, key=lambda p: p.dts * p.time_base):
+            output.mux(packet)
+    return path
+
+
 def write_media(path: Path, video: str | None, sound: str) -> None:
     """Two seconds of a tone, with pictures or without."""
     before = None
     if hasattr(os, "sched_setscheduler"):  # neither macOS nor Windows
         before = os.sched_getscheduler(0), os.sched_getparam(0)
-    with av.open(str(path), "w") as output:
-        seen: Any = output.add_stream(video, rate=10) if video else None
-        heard: Any = output.add_stream(sound, rate=48_000, layout="mono")
-        picture = np.random.default_rng(0).integers(0, 64, (64, 64, 3), np.uint8)
-        if video:
-            seen.width = seen.height = 64  # AV1 is no smaller
-            seen.pix_fmt = "yuvj420p" if video == "mjpeg" else "yuv420p"
-            for number in range(20):
-                frame = av.VideoFrame.from_ndarray(picture + np.uint8(number), "rgb24")
-                frame.pts, frame.time_base = number, Fraction(1, 10)
-                output.mux(seen.encode(frame))
-            output.mux(seen.encode(None))
-        tone = (0.5 * np.sin(np.arange(96_000) / 20)).astype(np.float32)
-        block = av.AudioFrame.from_ndarray(tone[None], "fltp", "mono")
-        block.sample_rate, block.pts = 48_000, 0
-        resampler = av.AudioResampler(heard.format, "mono", 48_000, heard.frame_size or 1024)
-        for part in [*resampler.resample(block), *resampler.resample(None), None]:
-            output.mux(heard.encode(part))
+    picture = np.random.default_rng(0).integers(0, 64, (64, 64, 3), np.uint8)  # AV1 is no smaller
+    write_clip(
+        path,
+        pictures=[picture + np.uint8(k) for k in range(20)] if video else (),
+        sound=tone(382, 2, 48_000),
+        video_codec=video or "",
+        sound_codec=sound,
+        rate=48_000,
+    )
     # SVT-AV1 gives root's thread that encodes a real-time priority, which all that it starts later
     # would inherit; two such processes that wait for others stop a machine of two cores.
     if before is not None:
         os.sched_setscheduler(0, *before)
+
+
+def one_color(path: Path, shade: int, sound: np.ndarray | None = None, seconds: int = 4) -> None:
+    """A small video of one color, with the given sound or a hum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * seconds)
+    write_video(path, frames, tone(200.0 + shade, seconds) if sound is None else sound, 5.0)

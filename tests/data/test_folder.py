@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from made_files import tone, tree
+from made_files import one_color, tree
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.folder import prepare as prepare_folder
 from soundspot.data.manifest import SPLITS
@@ -11,21 +11,12 @@ from soundspot.data.options import SplitOptions
 from soundspot.media import clips as media
 
 
-def video(path: Path, shade: int, seconds: int = 4, sound: np.ndarray | None = None) -> None:
-    """A small video of one color, with the given sound."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if sound is None:
-        sound = tone(440.0, seconds)
-    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * seconds)
-    media.write_video(path, frames, sound, 5.0)
-
-
 def test_folder(tmp_path: Path) -> None:
     source = tmp_path / "videos"
-    video(source / "dogs/rex.mp4", 50)
-    video(source / "dogs/old/rex.mkv", 90)
-    video(source / "-_gaZzFfzDQ_000517.mp4", 130)
-    video(source / "Ünïcode ✓ (1).v2.mp4", 170)
+    one_color(source / "dogs/rex.mp4", 50)
+    one_color(source / "dogs/old/rex.mkv", 90)
+    one_color(source / "-_gaZzFfzDQ_000517.mp4", 130)
+    one_color(source / "Ünïcode ✓ (1).v2.mp4", 170)
     summary = prepare_folder(source, tmp_path / "out", SplitOptions(jobs=1, val=0.5))
     pairs = summary.pairset
     assert summary.losses == ()
@@ -46,8 +37,8 @@ def test_folder(tmp_path: Path) -> None:
 
 def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
     source = tmp_path / "videos"
-    video(source / "dog/young/rex.mp4", 50)
-    video(source / "stray.mp4", 60)
+    one_color(source / "dog/young/rex.mp4", 50)
+    one_color(source / "stray.mp4", 60)
     summary = prepare_folder(source, tmp_path / "out", classes=True)
     assert [pair.cls for pair in summary.pairset.pairs] == ["dog"]
     (loss,) = summary.losses
@@ -58,8 +49,8 @@ def test_folder_goes_on_and_takes_what_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, out = tmp_path / "videos", tmp_path / "out"
-    video(source / "a.mp4", 50)
-    video(source / "b.mp4", 80)
+    one_color(source / "a.mp4", 50)
+    one_color(source / "b.mp4", 80)
     prepare_folder(source, out)
     first = tree(out)
     read = []
@@ -75,7 +66,7 @@ def test_folder_goes_on_and_takes_what_is_new(
     prepare_folder(source, out)
     assert read == ["b.mp4"]
     assert tree(out) == first
-    video(source / "c.mp4", 110)
+    one_color(source / "c.mp4", 110)
     assert len(prepare_folder(source, out).pairset.pairs) == 3
     assert read == ["b.mp4", "c.mp4"]
     with pytest.raises(SoundspotError):
@@ -84,7 +75,7 @@ def test_folder_goes_on_and_takes_what_is_new(
 
 def test_a_disk_that_cannot_be_written_ends_the_run(tmp_path: Path) -> None:
     source, out = tmp_path / "videos", tmp_path / "out"
-    video(source / "a.mp4", 50)
+    one_color(source / "a.mp4", 50)
     prepare_folder(source, out)
     (out / "frames/a.jpg").unlink()
     (out / "frames").rmdir()
@@ -102,7 +93,7 @@ def test_folder_wrong_places(tmp_path: Path) -> None:
         prepare_folder(source, tmp_path / "out")
     with pytest.raises(SoundspotError):
         prepare_folder(source, source / "out")
-    video(source / "a.mp4", 50)
+    one_color(source / "a.mp4", 50)
     with pytest.raises(SoundspotError):
         prepare_folder(source, tmp_path / "out", SplitOptions(jobs=1, val=2.0))
     assert not (tmp_path / "out").exists()

@@ -6,15 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 
-from made_files import tree
+from made_files import one_color, tone, tree, write_clip
 from soundspot.cli import main
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import TEMPORARY
@@ -26,34 +24,13 @@ from soundspot.media import clips as media
 SECONDS = 4
 
 
-def tone(hertz: float) -> np.ndarray:
-    times = np.arange(SECONDS * 16_000) / 16_000
-    return (0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32)
-
-
-def film(path: Path, video: str, audio: str | None, shade: int, rate: int = 48_000) -> None:
-    """A clip of one color in any container, with a hum or without a sound track."""
-    with av.open(str(path), "w") as output:
-        pictures = output.add_stream(video, rate=5)
-        pictures.width, pictures.height, pictures.pix_fmt = 64, 48, "yuv420p"
-        hum = None if audio is None else output.add_stream(audio, rate=rate, layout="mono")
-        for number in range(5 * SECONDS):
-            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), shade, np.uint8), "rgb24")
-            frame.pts, frame.time_base = number, Fraction(1, 5)
-            output.mux(pictures.encode(frame))
-        output.mux(pictures.encode(None))
-        if hum is not None:
-            times = np.arange(SECONDS * rate) / rate
-            wave = (9000 * np.sin(2 * np.pi * (200 + shade) * times)).astype(np.int16)
-            block = av.AudioFrame.from_ndarray(wave[None], format="s16", layout="mono")
-            block.sample_rate, block.pts, block.time_base = rate, 0, Fraction(1, rate)
-            output.mux(hum.encode(block))
-            output.mux(hum.encode(None))
-
-
-def mp4(path: Path, shade: int, sound: np.ndarray | None = None) -> None:
-    frames = [np.full((48, 64, 3), shade, np.uint8)] * (5 * SECONDS)
-    media.write_video(path, frames, tone(200.0 + shade) if sound is None else sound, 5.0)
+def film(path: Path, video: str, audio: str, shade: int) -> None:
+    """A clip of one color in any container."""
+    pictures = [np.full((48, 64, 3), shade, np.uint8)] * (10 * SECONDS)
+    sound = tone(200 + shade, SECONDS, 48_000)
+    write_clip(
+        path, pictures=pictures, sound=sound, video_codec=video, sound_codec=audio, rate=48_000
+    )
 
 
 STATUSES = {
@@ -85,12 +62,12 @@ STATUSES = {
 def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("messy") / "videos"
     source.mkdir()
-    mp4(source / "good.mp4", 50)
+    one_color(source / "good.mp4", 50)
     (source / "a copy.mp4").write_bytes((source / "good.mp4").read_bytes())
     film(source / "clip.webm", "libvpx", "libopus", 60)
     film(source / "old.avi", "mpeg4", "pcm_s16le", 70)
-    film(source / "mute.mp4", "libx264", None, 80)
-    mp4(source / "silent.mp4", 90, np.zeros(SECONDS * 16_000, np.float32))
+    write_clip(source / "mute.mp4", pictures=[np.full((48, 64, 3), 80, np.uint8)] * 20)
+    one_color(source / "silent.mp4", 90, np.zeros(SECONDS * 16_000, np.float32))
     whole = (source / "good.mp4").read_bytes()
     (source / "torn.mp4").write_bytes(whole[: len(whole) // 2])
     whole = (source / "clip.webm").read_bytes()
@@ -99,13 +76,13 @@ def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (source / "notes.txt").write_text("to do: sort this folder")
     odd = ("naïve 猫 ✓", " two  spaces ", "line\nbreak", "bad-\udcff", "-o")
     for number, name in enumerate(odd):
-        mp4(source / "x.mp4", 100 + 10 * number)
+        one_color(source / "x.mp4", 100 + 10 * number)
         (source / "x.mp4").rename(source / f"{name}.mp4")
-    mp4(source / "twin.mp4", 160)
+    one_color(source / "twin.mp4", 160)
     film(source / "Twin.webm", "libvpx", "libopus", 170)
     for name in ("photo", "lonely"):
         media.write_jpeg(source / f"{name}.jpg", np.full((31, 37, 3), 180, np.uint8))
-    media.write_flac(source / "photo.flac", tone(300.0))
+    media.write_flac(source / "photo.flac", tone(300, SECONDS))
     (source / "link.mp4").symlink_to(source / "nowhere.mp4")
     (source / ".hidden.mp4").write_bytes(b"")
     return source
@@ -134,7 +111,7 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     assert reasons["empty.mp4"] == "empty.mp4 is empty (0 bytes)"
     assert "moov" in reasons["torn.mp4"]
     assert "without sound" in reasons["mute.mp4"]
-    assert "cut short or damaged: it announces 4.01 s but has no picture" in reasons["cut.webm"]
+    assert "cut short or damaged" in reasons["cut.webm"]
     assert all(str(messy) not in reason for reason in reasons.values())
     assert len(summary.losses) == sum(s not in ("done", "ignored") for s in STATUSES.values())
     sources = {pair.source for pair in summary.pairset.pairs}
@@ -227,7 +204,7 @@ def test_strict_fails_on_any_loss(
     assert "11 of 20 items lost" in out
     fine = tmp_path / "fine"
     fine.mkdir()
-    mp4(fine / "line\nbreak.mp4", 40)
+    one_color(fine / "line\nbreak.mp4", 40)
     assert main(["prepare", "folder", str(fine), str(tmp_path / "b"), "--strict"]) == 0
     assert "line\\nbreak.mp4" in capsys.readouterr().out
 

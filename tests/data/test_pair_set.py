@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from made_files import tone
 from soundspot.common.errors import SoundspotError
 from soundspot.data.manifest import hash_split
 from soundspot.data.pair_set import ItemError, Pair, PairSet, Sound, draw_sounds, find_problems
@@ -20,10 +21,6 @@ def frame(shade: int) -> np.ndarray:
     pixels = np.zeros((256, 256, 3), np.uint8)
     pixels[..., 0] = shade
     return pixels
-
-
-def tone(hertz: float) -> np.ndarray:
-    return (0.5 * np.sin(2 * np.pi * hertz * np.arange(48_000) / 16_000)).astype(np.float32)
 
 
 def write_head(root: Path, **changes: object) -> None:
@@ -48,7 +45,7 @@ def root(tmp_path: Path) -> Path:
     for n, name in enumerate(("a", "b", "v")):
         media.write_jpeg(tmp_path / f"frames/{name}.jpg", frame(40 * (n + 1)))
     for n, name in enumerate(("bark", "woof", "meow", "growl")):
-        media.write_flac(tmp_path / f"sounds/{name}.flac", tone(100.0 * (n + 1)))
+        media.write_flac(tmp_path / f"sounds/{name}.flac", tone(100.0 * (n + 1), 3))
     pairs = [
         {"id": "a", "frame": "frames/a.jpg", "audio": None, "split": "train", "cls": "dog"},
         {"id": "b", "frame": "frames/b.jpg", "audio": None, "split": "train", "cls": "cat"},
@@ -120,7 +117,7 @@ def test_media_come_back_as_stored(root: Path, sharded: bool) -> None:
     pair = pairs.select("val")[0]
     assert np.abs(pairs.frame(pair).astype(int) - frame(120)).max() <= 2
     assert pairs.frame("frames/v.jpg").flags.writeable
-    assert np.abs(pairs.waveform(pair) - tone(400.0)).max() < 1e-4
+    assert np.abs(pairs.waveform(pair) - tone(400.0, 3)).max() < 1e-4
     np.testing.assert_array_equal(pairs.waveform("sounds/growl.flac"), pairs.waveform(pair))
     assert pairs.waveform(pair).dtype == np.float32
     assert list(find_problems(pairs)) == []
@@ -259,7 +256,7 @@ def test_check_lists_everything_at_once(root: Path) -> None:
     whole = (root / "frames/b.jpg").read_bytes()
     (root / "frames/b.jpg").write_bytes(whole[: len(whole) // 2])
     Image.fromarray(frame(7)).resize((251, 257)).save(root / "frames/v.jpg")
-    media.write_flac(root / "sounds/bark.flac", tone(1.0)[:47_999])
+    media.write_flac(root / "sounds/bark.flac", tone(1.0, 3)[:47_999])
     media.write_flac(root / "sounds/woof.flac", np.zeros(48_000, np.float32))
     (root / "sounds/meow.flac").write_bytes(b"")
     change_line(root, 3, boxes=[[[0.5, 0.1, 0.5, 0.2], [0.1, 0.5, 0.2, 0.5]]])

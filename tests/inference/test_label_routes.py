@@ -10,13 +10,11 @@ import torch
 import soundspot
 from brightness import brightness_localizer
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import Localizer, Pictures
 from soundspot.inference.models import RETIRED, model_names, split_name
 from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.result import Localization
-from soundspot.media.clips import read_frame, read_waveform
 from soundspot.model.evidence import sound_table
 from soundspot.model.label_map import LabelMap, Thing
 from soundspot.model.methods.method import Method
@@ -116,20 +114,6 @@ def test_an_older_name_leads_to_its_successor(name: str) -> None:
     successor = RETIRED[name.removesuffix("+names")]
     assert successor in model_names() and str(error.value).endswith(successor)
     assert error.value.code == "unknown-model"
-
-
-@pytest.mark.weights
-def test_the_default_takes_its_own_map_of_a_bark() -> None:
-    frame = read_frame(weights.media("demo-dog-photo"))
-    bark = read_waveform(weights.media("demo-dog-bark"))
-    model = soundspot.load()
-    found, alone = (
-        model.localize(frame, bark),
-        soundspot.load("soundspot+none").localize(frame, bark),
-    )
-    assert found.shares.learned > 0.5 and found.verdict == "visible"
-    np.testing.assert_allclose(found.heat, alone.heat, atol=0.3)
-    assert model.name in soundspot.model_names()
 
 
 def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:

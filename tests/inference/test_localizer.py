@@ -13,12 +13,12 @@ from PIL import ExifTags, Image
 from torch import nn
 
 import soundspot
+from made_files import small_model
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference import localizer, models
-from soundspot.inference.demo import siren
 from soundspot.inference.inputs import as_frame, as_waveform
 from soundspot.inference.localizer import Localizer, Part, Pictures
 from soundspot.inference.maps import hot_box
@@ -330,11 +330,8 @@ def test_a_file_and_its_arrays_give_the_same(tmp_path: Path):
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch) -> Path:
     """A folder of models with one small PCM model on random encoders."""
-    config = SSPLConfig(c_a=1024, pcm=True, cycles=3, hidden=29, projection=31)
     torch.manual_seed(1)
-    model = checkpoint.build_method("sspl", to_dict(config))
-    card = Card("sspl", to_dict(config), RANDOM)
-    checkpoint.save(tmp_path / "models" / f"{DEFAULT_MODEL}.safetensors", model, card)
+    small_model(tmp_path / "models", name=DEFAULT_MODEL, pcm=True, cycles=3)
     monkeypatch.setattr(models, "MODELS", tmp_path / "models")
     return tmp_path / "models"
 
@@ -351,6 +348,7 @@ def test_a_model_that_does_not_fit_its_encoder_is_refused(shipped: Path):
 def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
     model = soundspot.load(ALONE)
     assert model.name == ALONE and model.card.trained
+    assert soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors").card == model.card
     assert DEFAULT_MODEL in soundspot.model_names()
     frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
     found = model.localize(frame, TONE)
@@ -369,11 +367,6 @@ def test_a_model_that_ships_is_loaded_by_its_name(shipped: Path):
     np.testing.assert_allclose(fewer.similarity, steps[1], atol=1e-6)
     with pytest.raises(SoundspotError):
         model.localize(frame, TONE, cycles=0)
-
-
-def test_a_model_may_be_named_by_its_path(shipped: Path):
-    by_path = soundspot.load(shipped / f"{DEFAULT_MODEL}.safetensors")
-    assert by_path.card == soundspot.load(ALONE).card
 
 
 @pytest.mark.weights
@@ -408,21 +401,6 @@ def test_cycles_mean_nothing_without_a_pcm():
         model.localize(frame, TONE, cycles=2)
     with pytest.raises(SoundspotError):
         model.trace(Pictures([frame]), model.hear([TONE]))
-
-
-@pytest.mark.weights
-def test_the_bark_and_a_siren_are_two_sounds(tmp_path: Path):
-    """YAMNet's names tell events apart; two barks are one source."""
-    bark = media.read_waveform(weights.media("demo-dog-bark"))[:32_000]
-    both = np.concatenate([bark, 0.5 * siren()[:32_000], bark])
-    media.write_flac(tmp_path / "s.flac", both)
-    photo = weights.media("demo-dog-photo")
-    found = soundspot.localize_sources(
-        photo, audio=tmp_path / "s.flac", count=5, outline=False, model=soundspot.load()
-    )
-    heard = {one.labels[0][0] for one in found[:2]}
-    assert "Siren" in heard and heard & {"Dog", "Animal", "Domestic animals, pets"}
-    assert len(found) < 5
 
 
 @pytest.mark.weights

@@ -1,6 +1,5 @@
 """How often a job opens its files: a file is opened once and handed on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -40,15 +39,16 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("files")
     frame = np.random.default_rng(0).integers(0, 256, (46, 62, 3), dtype=np.uint8)
     media.write_video(tmp_path / "v.mp4", [frame] * 50, SOUND, 10.0)
     media.write_video(tmp_path / "v.mkv", [frame] * 50, SOUND, 10.0)
     media.write_video(tmp_path / "long.mp4", [frame] * 320, np.tile(SOUND, 7)[:510_000], 10.0)
     Image.fromarray(frame).save(tmp_path / "p.png")
     media.write_flac(tmp_path / "s.flac", SOUND)
-    yield tmp_path
+    return tmp_path
 
 
 INPUTS = [

@@ -1,15 +1,13 @@
 import json
 import resource
 import weakref
-from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
 
 from brightness import brightness_localizer
-from made_files import limited
+from made_files import limited, tone, write_clip
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import figures, video
 from soundspot.inference.maps import map_heat, resize_map
@@ -27,12 +25,6 @@ from soundspot.media import clips as media
 from soundspot.media import decoding, writing
 
 RATE = 16_000
-
-
-def tone(seconds: float, hertz: float = 440.0) -> np.ndarray:
-    return 0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * RATE)) / RATE).astype(
-        np.float32
-    )
 
 
 def square(left: int, height: int = 47, width: int = 63) -> np.ndarray:
@@ -103,7 +95,7 @@ def test_frames_between_two_maps_show_a_map_between_them():
 
 
 def test_silence_fades_and_is_said(tmp_path: Path):
-    sound = np.concatenate([tone(1.7), np.zeros(49_600, np.float32), tone(1.2)])
+    sound = np.concatenate([tone(440, 1.7), np.zeros(49_600, np.float32), tone(440, 1.2)])
     path = make(tmp_path / "v.mp4", 6, sound)
     moments: list[VideoMoment] = []
     glows = list(smooth_maps(brightness_localizer(), path, path, 2.0, moments.append))
@@ -119,7 +111,7 @@ def test_silence_fades_and_is_said(tmp_path: Path):
 
 
 def test_a_source_that_is_not_in_the_picture_is_drawn_faintly(tmp_path: Path):
-    path = make(tmp_path / "v.mp4", 1, tone(1))
+    path = make(tmp_path / "v.mp4", 1, tone(440, 1))
     (sure,) = smooth_maps(brightness_localizer(threshold=0.01), path, path, 1.0)
     (unsure,) = smooth_maps(brightness_localizer(threshold=0.9), path, path, 1.0)
     assert sure.strength == 1.0 > unsure.strength > 0
@@ -147,15 +139,8 @@ def test_the_heat_moves_with_the_picture_and_the_sound_stays(tmp_path: Path, end
 def test_pictures_at_uneven_times_keep_them(tmp_path: Path):
     path, out = tmp_path / "v.mkv", tmp_path / "out.mp4"
     ticks = [0, 1, 2, 5, 6, 13, 14, 20]
-    media.write_flac(tmp_path / "s.flac", tone(3))
-    with av.open(str(path), "w") as output:
-        stream = output.add_stream("libx264", rate=10)
-        stream.height, stream.width, stream.pix_fmt = 48, 64, "yuv420p"
-        for tick in ticks:
-            frame = av.VideoFrame.from_ndarray(square(3, 48, 64), "rgb24")
-            frame.pts, frame.time_base = tick, Fraction(1, 10)
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
+    media.write_flac(tmp_path / "s.flac", tone(440, 3))
+    write_clip(path, pictures=[square(3, 48, 64)] * 8, times=ticks)
     with pytest.raises(SoundspotError):
         render_video(brightness_localizer(), path, out)
     render_video(brightness_localizer(), path, out, audio=tmp_path / "s.flac", maps_per_second=1.0)
@@ -165,16 +150,8 @@ def test_pictures_at_uneven_times_keep_them(tmp_path: Path):
 
 def test_a_turned_video_comes_out_upright(tmp_path: Path):
     path, out = tmp_path / "v.mp4", tmp_path / "out.mp4"
-    media.write_flac(tmp_path / "s.flac", tone(3))
-    with av.open(str(path), "w") as output:
-        stream = output.add_stream("libx264", rate=10)
-        stream.height, stream.width, stream.pix_fmt = 48, 64, "yuv420p"
-        stream.set_display_rotation(90.0, hflip=False, vflip=False)
-        for index in range(5):
-            frame = av.VideoFrame.from_ndarray(square(3, 48, 64), "rgb24")
-            frame.pts, frame.time_base = index, Fraction(1, 10)
-            output.mux(stream.encode(frame))
-        output.mux(stream.encode(None))
+    media.write_flac(tmp_path / "s.flac", tone(440, 3))
+    write_clip(path, pictures=[square(3, 48, 64)] * 5, turn=(90.0, False, False))
     render_video(brightness_localizer(), path, out, audio=tmp_path / "s.flac")
     width, height = media.probe(out).size
     assert width == 48 and height > 64
@@ -185,7 +162,7 @@ def test_a_turned_video_comes_out_upright(tmp_path: Path):
 
 @pytest.mark.parametrize("sounding", [0.7, 9.0])
 def test_a_sound_that_is_shorter_or_longer_than_the_pictures(tmp_path: Path, sounding: float):
-    media.write_flac(tmp_path / "s.flac", tone(sounding))
+    media.write_flac(tmp_path / "s.flac", tone(440, sounding))
     path, out = make(tmp_path / "v.mp4", 3, None), tmp_path / "out.mp4"
     done = render_video(
         brightness_localizer(), path, out, audio=tmp_path / "s.flac", maps_per_second=2.0
@@ -196,7 +173,7 @@ def test_a_sound_that_is_shorter_or_longer_than_the_pictures(tmp_path: Path, sou
 
 
 def test_an_untrained_model_is_stamped_on_every_picture(tmp_path: Path):
-    path, out = make(tmp_path / "v.mp4", 1, tone(1)), tmp_path / "out.mkv"
+    path, out = make(tmp_path / "v.mp4", 1, tone(440, 1)), tmp_path / "out.mkv"
     render_video(brightness_localizer(trained=False), path, out, maps_per_second=1.0)
     frame = media.read_frame(out, 0.9).astype(int)
     assert np.abs(frame[45, 2] - figures.RED).max() < 40
@@ -221,7 +198,7 @@ class Held:
 
 @pytest.mark.slow
 def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypatch):
-    path = make(tmp_path / "v.mp4", 30, tone(30), fps=4.0)
+    path = make(tmp_path / "v.mp4", 30, tone(440, 30), fps=4.0)
     decode, to_rgb, iter_windows = decoding.decode, decoding.to_rgb, media.iter_windows
     arrays = {"alive": 0, "most": 0}
 
@@ -250,7 +227,7 @@ def test_no_more_than_a_few_frames_and_sounds_are_held(tmp_path: Path, monkeypat
 
 
 def test_an_interruption_leaves_the_old_file(tmp_path: Path):
-    path, out = make(tmp_path / "v.mp4", 2, tone(2)), tmp_path / "out.mp4"
+    path, out = make(tmp_path / "v.mp4", 2, tone(440, 2)), tmp_path / "out.mp4"
     out.write_text("old")
 
     def interrupt(moment: VideoMoment) -> None:
@@ -264,14 +241,14 @@ def test_an_interruption_leaves_the_old_file(tmp_path: Path):
 
 
 def test_a_disk_that_takes_no_more_is_one_sentence(tmp_path: Path):
-    path, out = make(tmp_path / "v.mp4", 2, tone(2)), tmp_path / "out.mp4"
+    path, out = make(tmp_path / "v.mp4", 2, tone(440, 2)), tmp_path / "out.mp4"
     with limited(resource.RLIMIT_FSIZE, 4_000), pytest.raises(SoundspotError):
         render_video(brightness_localizer(), path, out)
     assert [p.name for p in tmp_path.iterdir()] == ["v.mp4"]
 
 
 def test_what_no_video_is_made_of(tmp_path: Path):
-    path = make(tmp_path / "v.mp4", 1, tone(1))
+    path = make(tmp_path / "v.mp4", 1, tone(440, 1))
     media.write_jpeg(tmp_path / "p.jpg", square(3))
     half = tmp_path / "half.mp4"
     half.write_bytes(path.read_bytes()[:2000])

@@ -5,7 +5,7 @@ import io
 import itertools
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from made_files import tone, write_clip
 from soundspot.common.errors import SoundspotError
 from soundspot.media import clips as media
 from soundspot.media import decoding
@@ -41,74 +42,9 @@ def number(picture: NDArray[np.uint8]) -> int:
     return round((float(np.median(picture)) - 20) / 5)
 
 
-def tone(seconds: float, rate: int = 44_100, hertz: float = 440.0) -> NDArray[np.float32]:
-    return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype("f4")
-
-
 def noise(seconds: float, rate: int) -> NDArray[np.float32]:
     draw = np.random.default_rng(seed=7).uniform(-0.5, 0.5, round(seconds * rate))
     return draw.astype(np.float32)
-
-
-def write(
-    path: Path,
-    *,
-    pictures: Sequence[NDArray[np.uint8]] = (),
-    sound: NDArray[np.float32] | None = None,
-    video_codec: str = "libx264",
-    sound_codec: str = "aac",
-    times: Sequence[int] | None = None,
-    rate: int = 44_100,
-    sound_times: dict[int, int] | None = None,
-    key_frames: int = 7,
-    b_frames: int = 2,
-    turn: tuple[float, bool, bool] | None = None,
-    options: dict[str, str] | None = None,
-) -> Path:
-    """Encode pictures (at times in tenths of a second) and sound (channels x samples or mono).
-
-    `sound_times` maps a sample's number to its place in time, from which on the sound goes on.
-    """
-    with av.open(str(path), "w", options=options or {}) as output:
-        packets: list[Any] = []
-        if len(pictures):
-            video: Any = output.add_stream(video_codec, rate=FPS)
-            video.height, video.width = pictures[0].shape[:2]
-            video.pix_fmt = "yuvj420p" if video_codec == "mjpeg" else "yuv420p"
-            video.gop_size, video.bit_rate = key_frames, 4_000_000
-            if video_codec == "libx264":
-                video.max_b_frames = b_frames
-            if turn is not None:
-                video.set_display_rotation(turn[0], hflip=turn[1], vflip=turn[2])
-        if sound is not None:
-            channels = np.atleast_2d(sound)
-            layout = {1: "mono", 2: "stereo"}[len(channels)]
-            # AAC's noise substitution is drawn by the decoder, from wherever it started.
-            exact = {"aac_pns": "0"} if sound_codec == "aac" else {}
-            audio: Any = output.add_stream(sound_codec, rate=rate, layout=layout, options=exact)
-        for index, picture in enumerate(pictures):
-            frame = av.VideoFrame.from_ndarray(picture, "rgb24")
-            frame.pts = index if times is None else times[index]
-            frame.time_base = Fraction(1, FPS)
-            packets += video.encode(frame)
-        if len(pictures):
-            packets += video.encode(None)
-        if sound is not None:
-            shift = 0
-            for start in range(0, channels.shape[1], 1024):
-                for place, time in (sound_times or {}).items():
-                    if start <= place < start + 1024:
-                        shift = time - start
-                block = np.ascontiguousarray(channels[:, start : start + 1024])
-                samples = av.AudioFrame.from_ndarray(block, "fltp", layout)
-                samples.sample_rate = rate
-                samples.pts, samples.time_base = start + shift, Fraction(1, rate)
-                packets += audio.encode(samples)
-            packets += audio.encode(None)
-        # Interleave by time, as a real file is.
-        for packet in sorted(packets, key=lambda p: p.dts * p.time_base):
-            output.mux(packet)
-    return path
 
 
 def refused(call: Any, *args: Any, **kwargs: Any) -> str:
@@ -124,7 +60,9 @@ def refused(call: Any, *args: Any, **kwargs: Any) -> str:
 @pytest.fixture
 def clip(tmp_path: Path) -> Path:
     """3 s: 30 numbered pictures and a tone."""
-    return write(tmp_path / "clip.mp4", pictures=[gray(i) for i in range(30)], sound=tone(3.0))
+    return write_clip(
+        tmp_path / "clip.mp4", pictures=[gray(i) for i in range(30)], sound=tone(440, 3.0, 44_100)
+    )
 
 
 # Frames
@@ -132,7 +70,7 @@ def clip(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", VIDEO_FORMATS)
 def test_frame_at_a_moment(tmp_path: Path, suffix: str) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / f"film.{suffix}",
         pictures=[gray(i) for i in range(31)],
         video_codec=VIDEO_FORMATS[suffix],
@@ -163,7 +101,7 @@ def test_one_frame_is_read_as_a_full_decode_shows_it(
     pictures = [np.ascontiguousarray(scene[:, i : i + WIDTH]) for i in range(37)]
     # Unevenly, and with a stop, in which a frame that no other refers to may be the one shown.
     times = [*range(17), *range(31, 51)]
-    path = write(
+    path = write_clip(
         tmp_path / f"film.{suffix}",
         pictures=pictures,
         video_codec=codec,
@@ -184,8 +122,8 @@ def test_one_frame_is_read_as_a_full_decode_shows_it(
 
 
 def test_what_seeking_cannot_tell_is_counted(tmp_path: Path, clip: Path) -> None:
-    film = write(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
-    sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
+    film = write_clip(tmp_path / "film.avi", pictures=[gray(i) for i in range(20)], b_frames=3)
+    sound = write_clip(tmp_path / "a.wav", sound=tone(440, 1.0, 44_100), sound_codec="pcm_s16le")
     for path, at in ((film, 1.0), (clip, 2.95), (clip, 9.0), (sound, 0.5)):
         with decoding.open_container(path) as container:
             assert decoding.frame_at(path, container, at) is None
@@ -195,7 +133,7 @@ def test_what_seeking_cannot_tell_is_counted(tmp_path: Path, clip: Path) -> None
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv", "ts"])
 def test_time_counts_from_the_first_time_stamp(tmp_path: Path, suffix: str) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / f"late.{suffix}",
         pictures=[gray(i) for i in range(30)],
         times=range(50, 80),
@@ -206,7 +144,7 @@ def test_time_counts_from_the_first_time_stamp(tmp_path: Path, suffix: str) -> N
 
 
 def test_raw_stream_without_time_stamps(tmp_path: Path) -> None:
-    path = write(tmp_path / "raw.h264", pictures=[gray(i) for i in range(20)])
+    path = write_clip(tmp_path / "raw.h264", pictures=[gray(i) for i in range(20)])
     assert media.probe(path).duration == pytest.approx(2.0)
     assert number(media.read_frame(path, 1.3)) == 13
 
@@ -223,7 +161,7 @@ def test_display_matrix(tmp_path: Path, turn: int, mirror: tuple[bool, bool]) ->
     stored = np.full((HEIGHT, WIDTH, 3), 40, np.uint8)
     stored[:16, :16] = 220  # the corner tells the eight positions apart
     stored[:16, 16:32] = 130
-    path = write(tmp_path / "phone.mp4", pictures=[stored], turn=(turn, *mirror))
+    path = write_clip(tmp_path / "phone.mp4", pictures=[stored], turn=(turn, *mirror))
     expected = np.rot90(stored, turn // 90)
     expected = expected[:, ::-1] if mirror[0] else expected
     expected = expected[::-1] if mirror[1] else expected
@@ -256,7 +194,7 @@ def test_pictures_with_exif_in_a_film(tmp_path: Path, suffix: str) -> None:
 
 def test_damaged_picture_is_refused_and_its_neighbors_read(tmp_path: Path) -> None:
     pictures = np.random.default_rng(seed=3).integers(0, 255, (9, HEIGHT, WIDTH, 3), np.uint8)
-    path = write(tmp_path / "a.mp4", pictures=list(pictures), key_frames=1, b_frames=0)
+    path = write_clip(tmp_path / "a.mp4", pictures=list(pictures), key_frames=1, b_frames=0)
     with av.open(str(path)) as container:
         position, size = [(p.pos or 0, p.size) for p in container.demux(video=0)][5]
     data = bytearray(path.read_bytes())
@@ -268,7 +206,7 @@ def test_damaged_picture_is_refused_and_its_neighbors_read(tmp_path: Path) -> No
 
 
 def test_iter_frames_to_the_last_one_of_unknown_length(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.flv", pictures=[gray(i) for i in range(13)], video_codec="flv")
+    path = write_clip(tmp_path / "a.flv", pictures=[gray(i) for i in range(13)], video_codec="flv")
     assert [number(p) for _, p in media.iter_frames(path, float(FPS))] == list(range(13))
 
 
@@ -388,11 +326,11 @@ def test_animated_image_gives_its_first_frame(tmp_path: Path) -> None:
     ],
 )
 def test_tone_comes_back_in_place(tmp_path: Path, name: str, codec: str, rate: int) -> None:
-    path = write(tmp_path / name, sound=tone(2.0, rate), sound_codec=codec, rate=rate)
+    path = write_clip(tmp_path / name, sound=tone(440, 2.0, rate), sound_codec=codec, rate=rate)
     waveform = media.read_waveform(path)
     assert waveform.dtype == np.float32
     assert len(waveform) == pytest.approx(32_000, abs=800)  # codecs pad the last frame
-    expected = tone(2.0, media.SAMPLE_RATE)
+    expected = tone(440, 2.0, media.SAMPLE_RATE)
     apart = {
         shift: float(np.abs(waveform[3000 + shift : 29_000 + shift] - expected[3000:29_000]).mean())
         for shift in (-1, 0, 1)  # a shift by one sample alone makes 0.055
@@ -406,9 +344,9 @@ def test_tone_comes_back_in_place(tmp_path: Path, name: str, codec: str, rate: i
 
 @pytest.mark.parametrize("codec", ["pcm_s16le", "pcm_f32le"])
 def test_channels_are_averaged(tmp_path: Path, codec: str) -> None:
-    left = tone(1.0, 16_000)
+    left = tone(440, 1.0, 16_000)
     both = np.stack([left, -0.5 * left])
-    path = write(tmp_path / "a.wav", sound=both, sound_codec=codec, rate=16_000)
+    path = write_clip(tmp_path / "a.wav", sound=both, sound_codec=codec, rate=16_000)
     np.testing.assert_allclose(media.read_waveform(path), 0.25 * left, atol=1e-4)
 
 
@@ -438,7 +376,7 @@ def test_cuts_by_hand_are_copies_and_repeat_a_short_sound() -> None:
 def test_window_equals_the_slice_of_the_whole(
     tmp_path: Path, name: str, codec: str, rate: int
 ) -> None:
-    path = write(tmp_path / name, sound=noise(23.0, rate), sound_codec=codec, rate=rate)
+    path = write_clip(tmp_path / name, sound=noise(23.0, rate), sound_codec=codec, rate=rate)
     whole = media.read_waveform(path)
     for at in (0.0, 0.4, 1.7, 12.013, 19.33331, 23.0):
         window = media.read_sound(path, at)
@@ -454,7 +392,7 @@ def click(seconds: float, at: float, rate: int) -> NDArray[np.float32]:
 
 @pytest.mark.parametrize(("suffix", "codec"), [("mov", "pcm_s16le"), ("mkv", "flac")])
 def test_sound_that_starts_after_the_pictures(tmp_path: Path, suffix: str, codec: str) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / f"late.{suffix}",
         pictures=[gray(i) for i in range(40)],
         sound=click(3.0, 0.5, 44_100),
@@ -470,7 +408,7 @@ def test_sound_that_starts_after_the_pictures(tmp_path: Path, suffix: str, codec
 
 @pytest.mark.parametrize("suffix", ["mov", "mkv", "ts"])
 def test_pictures_that_start_after_the_sound(tmp_path: Path, suffix: str) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / f"late.{suffix}",
         pictures=[gray(i) for i in range(30)],
         times=range(7, 37),
@@ -485,7 +423,7 @@ def test_pictures_that_start_after_the_sound(tmp_path: Path, suffix: str) -> Non
 
 
 def test_hole_in_the_sound_is_silence(tmp_path: Path) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / "hole.mkv",
         sound=click(3.0, 2.0, 44_100),
         sound_codec="pcm_s16le",
@@ -497,9 +435,9 @@ def test_hole_in_the_sound_is_silence(tmp_path: Path) -> None:
 
 
 def test_absurd_hole_is_refused(tmp_path: Path) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / "hole.mkv",
-        sound=tone(2.0),
+        sound=tone(440, 2.0, 44_100),
         sound_codec="pcm_s16le",
         sound_times={44_032: 700 * 44_100},
     )
@@ -507,15 +445,17 @@ def test_absurd_hole_is_refused(tmp_path: Path) -> None:
 
 
 def test_change_of_sampling_rate_is_refused(tmp_path: Path) -> None:
-    one = write(tmp_path / "1.aac", sound=tone(1.0))
-    two = write(tmp_path / "2.aac", sound=tone(1.0, 22_050), rate=22_050)
+    one = write_clip(tmp_path / "1.aac", sound=tone(440, 1.0, 44_100))
+    two = write_clip(tmp_path / "2.aac", sound=tone(440, 1.0, 22_050), rate=22_050)
     path = tmp_path / "both.aac"
     path.write_bytes(one.read_bytes() + two.read_bytes())
     assert "sampling rate" in refused(media.read_waveform, path)
 
 
 def test_sound_that_ends_before_the_pictures(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.mp4", pictures=[gray(i) for i in range(40)], sound=tone(2.0))
+    path = write_clip(
+        tmp_path / "a.mp4", pictures=[gray(i) for i in range(40)], sound=tone(440, 2.0, 44_100)
+    )
     whole = media.read_waveform(path)
     np.testing.assert_array_equal(media.read_sound(path, 2.3), media.cut(whole, 2.3, 48_000))
     assert "no sound at 3.50 s" in refused(media.read_sound, path, 3.5)
@@ -526,17 +466,17 @@ def test_sound_that_ends_before_the_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0.0, 5e-5, 0.25])
 def test_silence_is_refused_and_quiet_is_not(tmp_path: Path, level: float) -> None:
     # A constant level is as silent as zero; so is a whisper below 1e-4.
-    still = np.full(32_000, level, np.float32) + 5e-5 * tone(2.0, 16_000)
-    path = write(tmp_path / "quiet.wav", sound=still, sound_codec="pcm_f32le", rate=16_000)
+    still = np.full(32_000, level, np.float32) + 5e-5 * tone(440, 2.0, 16_000)
+    path = write_clip(tmp_path / "quiet.wav", sound=still, sound_codec="pcm_f32le", rate=16_000)
     assert "silent" in refused(media.read_sound, path)
     assert media.read_waveform(path).shape == (32_000,)
-    quiet = 4e-4 * tone(2.0, 16_000)  # a peak of 2e-4
-    path = write(tmp_path / "quiet.wav", sound=quiet, sound_codec="pcm_f32le", rate=16_000)
+    quiet = 4e-4 * tone(440, 2.0, 16_000)  # a peak of 2e-4
+    path = write_clip(tmp_path / "quiet.wav", sound=quiet, sound_codec="pcm_f32le", rate=16_000)
     assert media.read_sound(path).any()
 
 
 def test_infinite_samples_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_f32le")
+    path = write_clip(tmp_path / "a.wav", sound=tone(440, 1.0, 44_100), sound_codec="pcm_f32le")
     data = bytearray(path.read_bytes())
     data[-4000:-3996] = struct.pack("<f", float("nan"))
     path.write_bytes(data)
@@ -564,10 +504,10 @@ def test_clip_is_read_from_one_opening(clip: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_clip_without_an_announced_length(tmp_path: Path) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / "recorded.webm",
         pictures=[gray(i) for i in range(30)],
-        sound=tone(3.0, 48_000),
+        sound=tone(440, 3.0, 48_000),
         video_codec="libvpx",
         sound_codec="libopus",
         rate=48_000,
@@ -581,7 +521,7 @@ def test_clip_without_an_announced_length(tmp_path: Path) -> None:
 
 
 def test_lost_picture_is_told_before_silence(tmp_path: Path) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / "a.mkv",
         pictures=[gray(i) for i in range(10)],
         sound=np.zeros(4 * 44_100, np.float32),
@@ -613,7 +553,7 @@ def test_clip_of_a_video_with_another_sound_on_its_clock(tmp_path: Path, clip: P
 
 @pytest.mark.slow
 def test_walked_windows_equal_those_that_are_read(tmp_path: Path) -> None:
-    path = write(
+    path = write_clip(
         tmp_path / "a.mp4", pictures=[gray(i % 40) for i in range(70)], sound=noise(7.0, 44_100)
     )
     times = [k / 3 for k in range(21)]
@@ -627,7 +567,7 @@ def test_walked_windows_equal_those_that_are_read(tmp_path: Path) -> None:
 
 
 def test_cover_picture_is_no_video(tmp_path: Path) -> None:
-    path = write(tmp_path / "song.mp3", sound=tone(1.0), sound_codec="libmp3lame")
+    path = write_clip(tmp_path / "song.mp3", sound=tone(440, 1.0, 44_100), sound_codec="libmp3lame")
     cover = io.BytesIO()
     Image.fromarray(corner_picture()).save(cover, "PNG")
     body = b"\0image/png\0\3\0" + cover.getvalue()
@@ -645,10 +585,10 @@ def test_cover_picture_is_no_video(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    film = write(tmp_path / "film.mp4", pictures=[gray(1)] * 5)
+    film = write_clip(tmp_path / "film.mp4", pictures=[gray(1)] * 5)
     image = tmp_path / "a.png"
     Image.fromarray(corner_picture()).save(image)
-    sound = write(tmp_path / "a.wav", sound=tone(1.0), sound_codec="pcm_s16le")
+    sound = write_clip(tmp_path / "a.wav", sound=tone(440, 1.0, 44_100), sound_codec="pcm_s16le")
     assert not media.probe(film).has_sound
     for read in (media.read_clip, media.read_sound, media.read_waveform):
         assert "video without sound" in refused(read, film)
@@ -699,7 +639,7 @@ def test_mp4_that_lost_its_index(tmp_path: Path, clip: Path) -> None:
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 def test_file_cut_in_the_middle(tmp_path: Path, suffix: str) -> None:
     rng = np.random.default_rng(seed=3)
-    whole = write(
+    whole = write_clip(
         tmp_path / f"whole.{suffix}",
         pictures=list(rng.integers(0, 255, (40, HEIGHT, WIDTH, 3), np.uint8)),
         sound=noise(4.0, 44_100),
@@ -764,7 +704,7 @@ def test_flac_clips_what_16_bits_cannot_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["mp4", "mov", "mkv"])
 def test_video_comes_back(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
-    sound = tone(2.0, 16_000)
+    sound = tone(440, 2.0, 16_000)
     media.write_video(path, (gray(i)[:47, :63] for i in range(24)), sound, fps=12.5)
     info = media.probe(path)
     assert info.size == (64, 48)  # odd sides gain a line
@@ -778,7 +718,7 @@ def test_video_comes_back(tmp_path: Path, suffix: str) -> None:
 def test_video_may_lack_sound_or_outlast_it(tmp_path: Path) -> None:
     media.write_video(tmp_path / "a.mp4", [gray(3)] * 20, None, 10.0)
     assert not media.probe(tmp_path / "a.mp4").has_sound
-    media.write_video(tmp_path / "b.mp4", [gray(3)] * 20, tone(0.5, 16_000), 10.0)
+    media.write_video(tmp_path / "b.mp4", [gray(3)] * 20, tone(440, 0.5, 16_000), 10.0)
     assert media.probe(tmp_path / "b.mp4").duration == pytest.approx(2.0)
     assert len(media.read_waveform(tmp_path / "b.mp4")) == pytest.approx(8_000, abs=1100)
 
@@ -806,7 +746,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     assert "got none" in refused(media.write_video, tmp_path / "a.mp4", [], None, 10.0)
     assert "above 0" in refused(media.write_video, tmp_path / "a.mp4", [gray(1)], None, 0.0)
     assert "No such" in refused(media.write_video, tmp_path / "no/a.mp4", [gray(1)], None, 10.0)
-    assert "No such" in refused(media.write_flac, tmp_path / "no/a.flac", tone(1.0))
+    assert "No such" in refused(media.write_flac, tmp_path / "no/a.flac", tone(440, 1.0, 44_100))
     assert "No such" in refused(media.write_jpeg, tmp_path / "no/a.jpg", gray(1))
     (tmp_path / "file").touch()
     assert "Not a directory" in refused(media.write_jpeg, tmp_path / "file/a.jpg", gray(1))

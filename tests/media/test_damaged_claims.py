@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from test_clips import gray, refused, tone, write
+from test_clips import gray, refused
 
-from made_files import write_media
+from made_files import tone, write_clip, write_media
 from soundspot.common.errors import SoundspotError
 from soundspot.inference.moments import listen
 from soundspot.media import clips as media
@@ -22,7 +22,12 @@ AGES = 1e12  # s
 
 def flv_with_a_late_track(path: Path, kind: int) -> Path:
     """A packet of a track that nothing announces, far behind what opening looks at."""
-    write(path, pictures=[gray(k % 40) for k in range(300)], sound=tone(30), video_codec="flv1")
+    write_clip(
+        path,
+        pictures=[gray(k % 40) for k in range(300)],
+        sound=tone(440, 30, 44_100),
+        video_codec="flv1",
+    )
     data = bytearray(path.read_bytes())
     at, tags = 13, []
     while at + 11 <= len(data):
@@ -48,7 +53,7 @@ def test_a_track_that_appears_late_is_one_sentence(tmp_path: Path, kind: int):
 
 def matroska_of_ages(path: Path, seconds: float = AGES) -> Path:
     """Two seconds that announce a length of their own choice."""
-    write(path, pictures=[gray(k) for k in range(20)], sound=tone(2))
+    write_clip(path, pictures=[gray(k) for k in range(20)], sound=tone(440, 2, 44_100))
     data = bytearray(path.read_bytes())
     at = data.index(b"\x44\x89\x88")  # Duration, 8 bytes, in milliseconds
     data[at + 3 : at + 11] = struct.pack(">d", seconds * 1000)
@@ -72,21 +77,28 @@ def test_listening_stops_where_the_sound_does(tmp_path: Path):
 
 def test_pictures_that_jump_ages_ahead_are_refused(tmp_path: Path):
     path = tmp_path / "v.mkv"
-    write(path, pictures=[gray(k) for k in range(3)], times=[0, 1, 10**11], b_frames=0)
+    write_clip(path, pictures=[gray(k) for k in range(3)], times=[0, 1, 10**11], b_frames=0)
     assert "pictures jump ahead to 10000000000.00 s" in refused(
         lambda: sum(1 for _ in media.iter_frames(path, 4.0))
     )
 
 
 def test_a_copied_sound_that_jumps_ages_ahead_is_refused(tmp_path: Path):
-    path = write(tmp_path / "s.mka", sound=tone(2), sound_codec="flac", sound_times={44_032: 10**8})
+    path = write_clip(
+        tmp_path / "s.mka",
+        sound=tone(440, 2, 44_100),
+        sound_codec="flac",
+        sound_times={44_032: 10**8},
+    )
     frames = decoding.decode(path, "audio", 0.0)
     with pytest.raises(media.MediaError):
         sum(1 for _ in writing.stereo_blocks(path, frames))
 
 
 def test_a_decoder_that_never_answers_is_one_sentence(tmp_path: Path, monkeypatch):
-    path = write(tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)], sound=tone(2))
+    path = write_clip(
+        tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)], sound=tone(440, 2, 44_100)
+    )
 
     def never(items: object, refuse: Callable[[], Exception], keep: object) -> Iterator[object]:
         raise refuse()
@@ -141,7 +153,7 @@ def test_a_sound_of_a_few_samples_a_second_is_refused(tmp_path: Path, rate: int)
 
 
 def test_a_walk_that_is_left_ends_its_thread(tmp_path: Path):
-    path = write(tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)])
+    path = write_clip(tmp_path / "v.mp4", pictures=[gray(k) for k in range(20)])
     before = threading.active_count()
     frames = media.iter_frames(path, 4.0)
     next(frames)
