@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from made_files import tiny_pair_set
+from made_files import THIN_VGG16, tiny_pair_set
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders import vgg16
 
@@ -25,9 +25,8 @@ def _seeded() -> None:
 @pytest.fixture(scope="module")
 def thin_vgg16() -> Iterator[None]:
     """A random VGG16 with few channels inside, for tests to which its features mean nothing."""
-    thin = (8, 8, None, 8, 8, None, 8, 8, 8, None, 8, 8, 8, None, 8, 8, vgg16.CHANNELS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vgg16, "LAYOUT", thin)
+        patch.setattr(vgg16, "LAYOUT", THIN_VGG16)
         yield
 
 

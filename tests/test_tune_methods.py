@@ -12,6 +12,8 @@ from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 from soundspot.reproduce import experiments
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "tune_methods.py"
 SMALL = {"features": {"pretrained": False, "views": 2}}
 SMALL["train"] = {"steps": 300, "validate_every": 50, "batch": 4, "lr": 5e-4, "lr_heads": 2e-3}

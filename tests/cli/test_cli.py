@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from made_files import refused, small_model
+from made_files import THIN_VGG16, refused, small_model
 from soundspot.cli import main
-from soundspot.encoders import weights
+from soundspot.encoders import vgg16, weights
 from soundspot.encoders.registry import RegistryEntry
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference import models
@@ -29,7 +29,8 @@ def run_apart(*arguments: str, **options) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(vgg16, "LAYOUT", THIN_VGG16)
     return small_model(tmp_path / "model")
 
 

@@ -12,6 +12,8 @@ from soundspot.data.pair_set import PairSet
 from soundspot.model import checkpoint
 from soundspot.training.recipe import find_recipe, read_features
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 SETTINGS = {"pretrained": False, "views": 2}
 
 

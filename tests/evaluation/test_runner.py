@@ -15,6 +15,8 @@ from soundspot.features.spec import FeatureSpec
 from soundspot.inference import localizer
 from soundspot.inference.models import open_model
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 
 def save_model(folder, provenance=None) -> str:
     """With a PCM of two passes."""

@@ -7,10 +7,11 @@ import torch
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.benchmarks import annotated_scenes
 from soundspot.evaluation.validation import cached_maps, validate
-from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.method import Method
+
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
 
 
 class Fixed(Method):
@@ -25,9 +26,9 @@ class Fixed(Method):
 
 
 @pytest.fixture(scope="module")
-def cache(tiny_pairs):
+def cache(tiny_pairs, tmp_path_factory, thin_vgg16):
     spec = FeatureSpec(pretrained=False, views=0)
-    return encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    return encode(tiny_pairs, tmp_path_factory.mktemp("cache") / "features", spec)
 
 
 def test_a_deaf_map_gets_half_of_the_duets(tiny_pairs, cache):

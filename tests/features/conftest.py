@@ -11,8 +11,8 @@ from soundspot.features.spec import FeatureSpec
 SPEC = FeatureSpec(pretrained=False, views=2)
 
 
-@pytest.fixture(scope="session")
-def made(tiny_pairs, tmp_path_factory):
+@pytest.fixture(scope="module")
+def made(tiny_pairs, tmp_path_factory, thin_vgg16):
     """A complete cache; copy it before breaking it."""
     folder = tmp_path_factory.mktemp("cache") / "features"
     done = []

@@ -21,6 +21,8 @@ from soundspot.features.cache import (
 from soundspot.features.encoding import encode, encode_with_bar
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 SPEC = FeatureSpec(pretrained=False, views=2)
 
 

@@ -17,6 +17,8 @@ from soundspot.features.encoding import contents_of, encode, noise_generator
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.media.sound import add_noise
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 SPEC = FeatureSpec(pretrained=False, views=2)
 
 
@@ -118,16 +120,12 @@ def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, copied):
     FeatureCache.open(copied, tiny_pairs, SPEC)
 
 
-def _encode_alone(pairs, folder):
-    torch.set_num_threads(1)
-    encode(pairs, folder, SPEC)
-
-
 @pytest.mark.slow
 def test_two_processes_share_the_work(tiny_pairs, made, tmp_path):
     folder = tmp_path / "shared"
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_encode_alone, args=(tiny_pairs, folder)) for _ in range(2)]
+    context = multiprocessing.get_context("fork")
+    work = tiny_pairs, folder, SPEC
+    workers = [context.Process(target=encode, args=work) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:

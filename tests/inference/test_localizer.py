@@ -13,10 +13,10 @@ from PIL import ExifTags, Image
 from torch import nn
 
 import soundspot
-from made_files import small_model
+from made_files import THIN_VGG16, small_model
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
-from soundspot.encoders import weights
+from soundspot.encoders import vgg16, weights
 from soundspot.features.spec import Encoders, FeatureSpec
 from soundspot.inference import localizer, models
 from soundspot.inference.inputs import as_frame, as_waveform
@@ -330,6 +330,7 @@ def test_a_file_and_its_arrays_give_the_same(tmp_path: Path):
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch) -> Path:
     """A folder of models with one small PCM model on random encoders."""
+    monkeypatch.setattr(vgg16, "LAYOUT", THIN_VGG16)
     torch.manual_seed(1)
     small_model(tmp_path / "models", name=DEFAULT_MODEL, pcm=True, cycles=3)
     monkeypatch.setattr(models, "MODELS", tmp_path / "models")

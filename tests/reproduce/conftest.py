@@ -37,10 +37,10 @@ def tables(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def pairs(tiny_pairs, tmp_path_factory):
+def pairs(tiny_pairs, tmp_path_factory, thin_vgg16):
     """A copy of the tiny set, since reproducing encodes into it."""
     root = tmp_path_factory.mktemp("reproduce") / "pairs"
-    shutil.copytree(tiny_pairs.root, root)
+    shutil.copytree(tiny_pairs.root, root, ignore=shutil.ignore_patterns("features"))
     return type(tiny_pairs).open(root)
 
 

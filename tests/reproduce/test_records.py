@@ -13,7 +13,7 @@ from soundspot.evaluation.metrics import THRESHOLDS, success_curve
 from soundspot.reproduce import records, results, runs
 
 SHIPPED = Path(__file__).parents[2] / "results" / "reproduce" / "records.jsonl.gz"
-pytestmark = pytest.mark.usefixtures("tables")
+pytestmark = pytest.mark.usefixtures("tables", "thin_vgg16")
 
 
 def quiet(line):

@@ -15,6 +15,8 @@ from soundspot.reproduce.experiments import Line
 from soundspot.reproduce.records import Results, TableLine
 from tests.reproduce.conftest import BASES
 
+pytestmark = pytest.mark.usefixtures("thin_vgg16")
+
 
 def quiet(line):
     pass
