@@ -28,8 +28,11 @@ class Constant:
     axis: int = 0
 
 
-def tflite(layers: list[tuple[str, Constant, Constant]]) -> bytes:
-    """A model of one graph: each layer reads tensor 0 and its two constants."""
+def tflite(layers: list[tuple[str, Constant, Constant]], bias: int | None = 0) -> bytes:
+    """A model of one graph: each layer reads tensor 0 and its constants.
+
+    A bias of -1 is declared absent; without one (None) the layer has no third input.
+    """
     constants = [constant for _, *pair in layers for constant in pair]
     kinds = list(CODES)
     graph = Table(
@@ -39,7 +42,7 @@ def tflite(layers: list[tuple[str, Constant, Constant]]) -> bytes:
                 Table(
                     {
                         0: ("<I", kinds.index(kind)),
-                        1: np.array([0, 2 * k + 1, 2 * k + 2], np.int32),
+                        1: _inputs(2 * k + 1, bias),
                     }
                 )
                 for k, (kind, *_) in enumerate(layers)
@@ -57,6 +60,11 @@ def tflite(layers: list[tuple[str, Constant, Constant]]) -> bytes:
     out = bytearray(b"\0\0\0\0TFL3")
     struct.pack_into("<I", out, 0, _write(out, model))
     return bytes(out)
+
+
+def _inputs(weight: int, bias: int | None) -> NDArray[np.int32]:
+    last = [] if bias is None else [bias or weight + 1]
+    return np.array([0, weight, *last], np.int32)
 
 
 def _tensor(buffer: int, constant: Constant) -> Table:

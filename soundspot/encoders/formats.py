@@ -75,7 +75,9 @@ def read_layers(data: bytes) -> list[Layer]:
     for operator in graph.tables(3):
         kind = LAYER_KINDS.get(codes[operator.number(0, "<I")])
         if kind is not None:
-            _, weight, bias = operator.array(1, "<i4")[:3]
+            _, weight, bias = (*operator.array(1, "<i4")[:3], -1)[:3]
+            if bias < 0:  # absent; as an index it would be the last tensor
+                raise ValueError(f"layer {len(layers)} ({kind}) of the file has no bias")
             layers.append(Layer(kind, *(_values(tensors[i], buffers) for i in (weight, bias))))
     return layers
 

@@ -172,7 +172,7 @@ def _detect(
     if known is None:
         heard = features.sound([scene.audio for scene in scenes])
         maps = predictions.maps_of(model, features, frames, heard, cycles)
-        known = maps, score(maps, truth_maps([scene.boxes for scene in scenes]))[MAIN]
+        known = maps, score(maps, truth_maps([s.boxes for s in scenes]), [MAIN])[MAIN]
     maps, scores = known
     noise, sounds = predictions.white_noise(model), draw_negative_sounds(scenes)
     unlike = [

@@ -31,7 +31,7 @@ def validate(method: Method, cache: AnyCache, pairs: PairSet) -> dict[str, float
     # Two votes among several annotators, or the union of what a single one drew.
     several = any(len(scene.boxes) > 1 for scene in scenes)
     truths = truth_maps([scene.boxes for scene in scenes], needed=2 if several else 1)
-    scores = score(cached_maps(method, cache, scenes), truths)["sspl"]
+    scores = score(cached_maps(method, cache, scenes), truths, ["sspl"])["sspl"]
     metrics = {"ciou": ciou_at(scores), "auc": auc(scores)}
     if "duets-val" in pairs.splits():
         duets = annotated_scenes(pairs, "duets-val")

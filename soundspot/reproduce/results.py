@@ -134,6 +134,7 @@ def summarize(
     protocols = {
         name: _means([scores.by_protocol[name] for scores in scored])
         for name in scored[0].by_protocol
+        if all(name in scores.by_protocol for scores in scored)
     }
     more = {} if line is None or experiment is None else _shown(scored, line, experiment)
     return TableLine(

@@ -254,7 +254,7 @@ def score_run(folder: Path, media: Media, guidance: float = 0.0, device: str = A
         "no_source_f1": made[0].f1 if made else None,
         "duets": duets,
         "by_cycle": _score_passes(evaluation.models[0], media, result),
-        "inverted": score(-tested.maps, result.truths)[MAIN],
+        "inverted": score(-tested.maps, result.truths, [MAIN])[MAIN],
         "published": published_key(media.train_on, media.benchmarks[0].name),
     }
 
@@ -279,7 +279,7 @@ def _score_passes(model: Localizer, media: Media, result: Result) -> list[PerPai
     sounds = [scene.audio for scene in result.scenes]
     seen = predictions.open_features(model, media.test_on, frames, sounds)
     inputs = model, seen, frames, seen.sound(sounds), model.trained_cycles + MORE_CYCLES
-    return [score(maps, result.truths)[MAIN] for maps in predictions.maps_by_cycle(*inputs)]
+    return [score(maps, result.truths, [MAIN])[MAIN] for maps in predictions.maps_by_cycle(*inputs)]
 
 
 def _milliseconds(part: Part) -> float:

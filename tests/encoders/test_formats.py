@@ -89,3 +89,11 @@ def test_layers_come_in_the_order_they_run_and_other_operators_are_left_out() ->
     order = ["depthwise", "add", "conv", "linear", "conv"]
     layers = read_layers(tflite([(kind, weight, BIAS) for kind in order]))
     assert [layer.kind for layer in layers] == ["depthwise", "conv", "linear", "conv"]
+
+
+def test_a_layer_without_bias_is_refused() -> None:
+    """TFLite writes -1 for it, or leaves it out: the last tensor must not pass for the bias."""
+    weight = Constant(np.ones((2, 3), np.float32))
+    for absent in (-1, None):
+        with pytest.raises(ValueError):
+            read_layers(tflite([("linear", weight, BIAS)], bias=absent))

@@ -7,6 +7,7 @@ from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.protocols import (
     CHUNK,
     PROTOCOLS,
+    Resize,
     evaluation_maps,
     is_flat,
     resize_maps,
@@ -20,15 +21,24 @@ def naive(maps, truths):
     result = {name: [] for name in PROTOCOLS}
     for raw, g in zip(maps, truths.astype(float), strict=True):
         tensor = torch.from_numpy(raw)[None, None].double()
-        m = F.interpolate(tensor, (size, size), mode="bilinear", align_corners=False)[0, 0].numpy()
-        m = (m - m.min()) / (m.max() - m.min())
+
+        def shown(mode="bilinear", corners=False, tensor=tensor):
+            m = F.interpolate(tensor, (size, size), mode=mode, align_corners=corners)[0, 0].numpy()
+            return (m - m.min()) / (m.max() - m.min())
+
+        def upper_half(m):
+            return m >= sorted(m.ravel())[m.size // 2]
+
+        m = shown()
         median = sorted(m.ravel())[m.size // 2]
         top = np.zeros(m.size)
         top[np.argsort(-m.ravel(), kind="stable")[: int((g != 0).sum())]] = 1
         masks = {
             "sspl": m >= 0.5,
             "lvs": m > median,
-            "ezvsl": m >= median,
+            "ezvsl": upper_half(shown(corners=True)),
+            "slavc": upper_half(shown("bicubic", corners=True)),
+            "fnac": upper_half(shown("bicubic")),
             "adaptive": top.reshape(m.shape),
         }
         for name, p in masks.items():
@@ -49,12 +59,29 @@ def masks_of(name, *rows, area=0):
 
 
 @pytest.mark.parametrize(("h", "w", "size"), [(13, 17, 29), (1, 1, 3), (31, 5, 7), (14, 14, 224)])
-def test_resize_is_bilinear_with_aligned_centers(h, w, size):
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_resizes_are_those_of_the_released_evaluations(h, w, size, mode, corners):
     maps = np.random.default_rng(1).random((3, h, w), dtype=np.float32)
     expected = F.interpolate(
-        torch.from_numpy(maps)[None].double(), (size, size), mode="bilinear", align_corners=False
+        torch.from_numpy(maps)[None].double(), (size, size), mode=mode, align_corners=corners
     )
-    np.testing.assert_allclose(resize_maps(maps, size), expected[0].numpy(), atol=1e-6)
+    found = resize_maps(maps, size, Resize(mode == "bicubic", corners))
+    np.testing.assert_allclose(found, expected[0].numpy(), atol=1e-5)
+
+
+def test_maps_are_resized_with_aligned_centers_unless_a_paper_does_otherwise():
+    plain = {name for name, protocol in PROTOCOLS.items() if protocol.resize == (False, False)}
+    assert plain == {"sspl", "lvs", "adaptive"}
+
+
+def test_papers_that_keep_the_median_differ_by_their_resize():
+    maps = np.random.default_rng(0).random((20, 7, 7))
+    truths = np.zeros((20, 224, 224), dtype=bool)
+    truths[:, 40:140, 60:200] = True
+    scores = score(maps, truths, ("ezvsl", "slavc", "fnac"))
+    gaps = [np.abs(scores["ezvsl"] - scores[name]).max() for name in ("slavc", "fnac")]
+    assert min(gaps) > 0.01 and list(scores) == ["ezvsl", "slavc", "fnac"]
 
 
 def test_a_flat_map_is_told_and_stays_flat_through_the_resize():
@@ -122,7 +149,7 @@ def test_score_agrees_with_the_definitions(pairs, kind):
     maps = rng.standard_normal((pairs, 13, 11))
     truths = (rng.integers(0, 3, (pairs, 37, 37)) / 2).astype(kind)
     scores, expected = score(maps, truths), naive(maps, truths)
-    assert list(scores) == ["sspl", "lvs", "ezvsl", "adaptive"]
+    assert list(scores) == ["sspl", "lvs", "ezvsl", "slavc", "fnac", "adaptive"]
     for name in scores:
         # float32 against float64: one pixel of 1369 may change sides
         np.testing.assert_allclose(scores[name], expected[name], atol=2 / 37**2)

@@ -40,7 +40,8 @@ def test_saliency_is_the_mean_of_absolute_features():
 @pytest.mark.parametrize(("area", "lvs", "ezvsl"), [(4, 4 / 7, 4 / 8), (12, 7 / 12, 8 / 12)])
 def test_ceiling_of_an_object(area, lvs, ezvsl):
     # of 16 pixels `>= median` keeps 8 and `> median` 7, whatever the object covers
-    expected = {"sspl": 1, "lvs": lvs, "ezvsl": ezvsl, "adaptive": 1}
+    median = dict.fromkeys(("ezvsl", "slavc", "fnac"), ezvsl)
+    expected = {"sspl": 1, "lvs": lvs, **median, "adaptive": 1}
     assert only(ceiling(truth_of(area))) == expected
 
 
@@ -50,7 +51,7 @@ def test_ceiling_of_votes_takes_the_certain_pixels_first():
     expected = {
         "sspl": 8.5 / 9,  # one pixel of a map is its minimum, and never kept
         "lvs": (2 + 5 * 0.5) / 9,
-        "ezvsl": (2 + 6 * 0.5) / 9,
+        **dict.fromkeys(("ezvsl", "slavc", "fnac"), (2 + 6 * 0.5) / 9),
         "adaptive": 1,
     }
     assert only(ceiling(votes)) == expected

@@ -16,7 +16,7 @@ from soundspot.common.config import from_dict, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import random_view, view_generator
 from soundspot.features import encoding
-from soundspot.features.cache import FeatureCache, cache_folder
+from soundspot.features.cache import FeatureCache, cache_folder, class_indices
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.model import checkpoint
 from soundspot.model.methods.method import Batch, Method, MethodOutput
@@ -512,6 +512,8 @@ def test_class_indices_follow_the_alphabet(encoded):
     order = data(encoded).draw(0).order[:4]
     expected = [0 if data(encoded).rows()[i].cls == "high" else 1 for i in order]
     np.testing.assert_array_equal(batch.cls, expected)
+    rows = [dataclasses.replace(data(encoded).rows()[0], cls=name) for name in ("b", None, "a")]
+    assert class_indices(rows).tolist() == [1, -1, 0]
 
 
 def test_the_average_of_all_steps_is_saved(encoded, tmp_path):
