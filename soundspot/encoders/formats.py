@@ -71,7 +71,7 @@ def read_layers(data: bytes) -> list[Layer]:
     buffers = model.tables(4)
     graph = model.tables(2)[0]
     tensors = graph.tables(0)
-    layers = []
+    layers: list[Layer] = []
     for operator in graph.tables(3):
         kind = LAYER_KINDS.get(codes[operator.number(0, "<I")])
         if kind is not None:
