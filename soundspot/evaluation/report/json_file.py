@@ -47,7 +47,7 @@ def run_facts(evaluation: Evaluation, command: str = "") -> dict[str, Any]:
         "data (folder, fingerprint)": data or "none",
         "annotations": str(evaluation.annotations or "none"),
         "protocols": {name: protocol.rule for name, protocol in PROTOCOLS.items()},
-        "evaluation": f"maps resized to {SIZE} x {SIZE}, as each protocol does, and stretched to 0..1",
+        "evaluation": f"maps resized to {SIZE} x {SIZE} by the protocol, stretched to 0..1",
         "cIoU threshold": 0.5,
         "AUC thresholds": "0, 0.05, ..., 1",
         "intervals": "95 %, percentile bootstrap over pairs (duets: over pictures)",
