@@ -38,6 +38,7 @@ class IndexFile:
 
 
 Origin = IndexFile | str  # or a URL
+HUB = "hf:"  # begins the names of encoders that `transformers` loads
 
 
 @dataclass(frozen=True)
@@ -84,15 +85,25 @@ class EncoderSpec:
         channels: Of its output: c_v or c_a.
         stride: Pixels per grid cell; None for an audio encoder.
         view: Side in pixels of the views it is given; None for an audio encoder.
+        load: Makes it with its own weights, in place of `weights`: then their digest is recorded
+            in feature caches and checkpoints, but nothing vouches for them beforehand.
+        patches: Embeddings that an audio encoder gives of 3 s.
     """
 
     name: str
     modality: Literal["visual", "audio"]
     build: "Callable[[], nn.Module]"
     channels: int
-    weights: RegistryEntry
+    weights: RegistryEntry | None = None
     stride: int | None = None
     view: int | None = None
+    load: "Callable[[], nn.Module] | None" = None
+    patches: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuse an encoder without weights."""
+        if (self.weights is None) == (self.load is None):
+            raise ValueError("an encoder has either weights or a loader")
 
 
 def bark_monitor(path: str) -> IndexFile:

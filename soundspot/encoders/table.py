@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from soundspot.common.config import NamedTable, choose
-from soundspot.encoders.registry import MEDIA, EncoderSpec, RegistryEntry, WeightsError
+from soundspot.encoders.registry import HUB, MEDIA, EncoderSpec, RegistryEntry, WeightsError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -26,7 +26,19 @@ def read_encoder(name: str, found: object) -> EncoderSpec:
     return found
 
 
-ENCODERS = NamedTable(
+class EncoderTable(NamedTable[EncoderSpec]):
+    """Lines, packages, and whatever the hub has by a name that begins with "hf:"."""
+
+    def __getitem__(self, name: str) -> EncoderSpec:
+        """The encoder of a name; one of the hub has a longer name of its own."""
+        if not name.startswith(HUB):
+            return super().__getitem__(name)
+        from soundspot.encoders.hub import encoder  # which imports torch
+
+        return encoder(name)
+
+
+ENCODERS = EncoderTable(
     "encoder",
     {
         "vgg16": "soundspot.encoders.vgg16:ENCODER",
@@ -43,7 +55,8 @@ def registry() -> dict[str, RegistryEntry]:
     """All weights and media by name; imports every encoder."""
     from soundspot.encoders.mobile_sam import WEIGHTS  # which imports torch
 
-    weights = [encoder.weights for encoder in ENCODERS.usable().values()]
+    encoders = ENCODERS.usable().values()
+    weights = [encoder.weights for encoder in encoders if encoder.weights is not None]
     return {entry.name: entry for entry in (*weights, WEIGHTS, *MEDIA)}
 
 
@@ -71,4 +84,11 @@ def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise WeightsError(f"these are not the weights of {name}: {reason}") from error
+    return frozen(module)
+
+
+def frozen(module: "nn.Module") -> "nn.Module":
+    """A network that is not trained, laid out for convolutions."""
+    import torch
+
     return module.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]

@@ -29,7 +29,7 @@ from soundspot.common import files
 from soundspot.common.config import choose
 from soundspot.encoders.download import download_file
 from soundspot.encoders.registry import IndexFile, RegistryEntry, Source, WeightsError
-from soundspot.encoders.table import ENCODERS, build_encoder, registry
+from soundspot.encoders.table import ENCODERS, build_encoder, frozen, registry
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,11 @@ def load_tensors(name: str | RegistryEntry) -> "dict[str, torch.Tensor]":
 
 def pretrained(encoder: str) -> "torch.nn.Module":
     """The frozen encoder of that name with its pretrained weights."""
-    return build_encoder(encoder, load_tensors(choose("encoder", encoder, ENCODERS).weights))
+    spec = choose("encoder", encoder, ENCODERS)
+    if spec.weights is None:
+        assert spec.load is not None
+        return frozen(spec.load())
+    return build_encoder(encoder, load_tensors(spec.weights))
 
 
 def media(name: str | RegistryEntry) -> Path:

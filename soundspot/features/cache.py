@@ -9,6 +9,7 @@ Axes: b batch, p audio patches, a audio channels (c_a), c visual channels (c_v),
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,9 +27,8 @@ from soundspot.common.config import non_defaults, read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
 from soundspot.encoders.joined import join
-from soundspot.encoders.logmel import HOP, PATCH_FRAMES
+from soundspot.encoders.table import ENCODERS
 from soundspot.features.spec import FeatureSpec, join_digests, kind_of
-from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features
@@ -44,7 +44,8 @@ def cache_folder(pairs: PairSet, spec: FeatureSpec) -> Path:
     Both can be added to a cache later, and one with more of them serves a spec with fewer.
     """
     name = hashlib.sha256(json.dumps(kind_of(spec), sort_keys=True).encode()).hexdigest()[:8]
-    return pairs.root / "features" / f"{spec.visual}-{spec.audio}-{name}"
+    named = re.sub(r"[^\w.+-]+", "_", f"{spec.visual}-{spec.audio}")[-100:]
+    return pairs.root / "features" / f"{named}-{name}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def grid_shape(spec: FeatureSpec) -> tuple[int, int, int]:
 
 def sound_shape(spec: FeatureSpec) -> tuple[int, int]:
     """Of the embeddings of one sound."""
-    return SOUND_SAMPLES // (PATCH_FRAMES * HOP), spec.c_a
+    return ENCODERS[spec.audio].patches, spec.c_a
 
 
 class Shard(NamedTuple):

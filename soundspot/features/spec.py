@@ -27,7 +27,8 @@ class FeatureSpec:
     """What to compute.
 
     Attributes:
-        visual: Name of the visual encoder, or of several that are joined: vgg16+mobilenetv2.
+        visual: Name of the visual encoder, or of several that are joined: vgg16+mobilenetv2. With
+            hf: before it, the name or folder of a model of `transformers`.
         audio: Name of the audio encoder.
         pretrained: False gives both encoders random weights, "audio" only the visual one (the
             paper's Table 3, a and c).
@@ -94,6 +95,9 @@ class FeatureSpec:
                 usable = ENCODERS.usable().items()
                 table = {name: spec for name, spec in usable if spec.modality == modality}
                 choose(f"{modality} encoder", name, table)
+        # In full: an encoder of the hub is one revision, with the weights it has now.
+        object.__setattr__(self, "visual", SEPARATOR.join(ENCODERS[name].name for name in names))
+        object.__setattr__(self, "audio", ENCODERS[self.audio].name)
         if len(set(names)) < len(names):
             raise SoundspotError(f"features.visual={self.visual} joins an encoder with itself")
         grids = {encoder.name: _grid(encoder) for encoder in self.visual_encoders}

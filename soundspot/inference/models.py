@@ -85,7 +85,7 @@ def open_model(name_or_path: str | Path | None = None, device: str = AUTO) -> Lo
     table = sound_table(open_label_map(labels_name))
     named = _read_part(labels_name, place)
     encoders = (*features.visual_encoders, *named.card.features.visual_encoders)
-    if len({encoder.weights.name for encoder in encoders}) == 1:
+    if len({encoder.weights or encoder for encoder in encoders}) == 1:
         # The same encoder at another size: one look at the picture serves both.
         seen = replace(named.card.features, visual=features.visual)
         named = replace(named, card=replace(named.card, features=seen))
@@ -177,7 +177,7 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
 
 def _read_names(labels: str) -> tuple[Method, checkpoint.Card]:
     features = FeatureSpec(visual="mobilenetv2", audio="yamnet")
-    seen, heard = (ENCODERS[name].weights for name in (features.visual, features.audio))
+    seen, heard = (ENCODERS[name].weights or name for name in (features.visual, features.audio))
     things = open_label_map(labels).things
     model = build_names(weights.load_tensors(seen), weights.load_tensors(heard), things)
     calibration = {"threshold": NAMES_THRESHOLD}
