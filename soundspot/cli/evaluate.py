@@ -22,6 +22,7 @@ def evaluate(
     cycles: int | None = None,
     guidance: float = 0.0,
     outline: Flag = False,
+    unseen: Flag = False,
     device: Device = "auto",
 ) -> None:
     """Score models, or maps saved by any program, on benchmarks, alongside trivial baselines.
@@ -39,6 +40,8 @@ def evaluate(
             stands out in the picture.
         outline: Also score each model with the boxes around the outlines of its maps: benchmarks
             annotate boxes. Where no mask agrees with a map, the map is scored.
+        unseen: Also score each model under sounds that nothing in the picture makes, at one
+            threshold chosen on val, and in retrieval by class; ESC-VOC only.
     """
     from soundspot.evaluation import report
 
@@ -53,6 +56,7 @@ def evaluate(
         cycles=cycles,
         guidance=guidance,
         outline=outline,
+        unseen=unseen,
         out=out,
         device=device,
         command=own_command(),

@@ -103,6 +103,17 @@ def avsbench(file: str, depth: int, folder: Path) -> list[BenchmarkItem]:
     return items
 
 
+def is3(folder: Path) -> list[BenchmarkItem]:
+    """IS3: pictures of two things, each of which sounds in turn; an id ends in what sounds."""
+    path, items = folder / "synthetic3240_bbox.json", []
+    for row in _rows(path, "image audio gt_box"):
+        id, audio = (PurePosixPath(row[key]).stem for key in ("image", "audio"))
+        group, _, cls = id.rpartition("_")
+        boxes = (_boxes([row["gt_box"]], path, scale=224, offset=0.5),)
+        items.append(BenchmarkItem(id, id, audio, boxes, cls, group))
+    return items
+
+
 def _clip(id: str, boxes: Boxes, cls: str | None = None) -> BenchmarkItem:
     return BenchmarkItem(id=id, frame=id, audio=id, boxes=boxes, cls=cls)
 

@@ -177,6 +177,7 @@ _ANNOTATED = (
     ("vggss-extended", f"VGG-SS {_SILENT}", 10_316, _vggss_silent, "clips"),
     ("avs-s4", f"AVSBench S4, one source, {_boxes}", 3_700, _s4, "frames"),
     ("avs-ms3", f"AVSBench MS3, several sources, {_boxes}", 320, _ms3, "frames"),
+    ("is3", "IS3, two things that sound in turn in each made picture", 6_480, files.is3, "pairs"),
 )
 # name, description, clips, the file that lists them
 _OF_VGGSS = (

@@ -25,6 +25,7 @@ def evaluate(
     cycles: int | None = None,
     guidance: float = 0.0,
     outline: bool = False,
+    unseen: bool = False,
     out: str | Path | None = None,
     device: str = AUTO,
     command: str = "",
@@ -41,6 +42,8 @@ def evaluate(
         guidance: Weight of object guidance; if not 0, each model is also scored with its map
             blended with what stands out in the picture.
         outline: Also score each model with the boxes around the outlines of its maps.
+        unseen: Also score models under silence, noise and sounds of other classes, at one
+            threshold, and how they find frames by sound and sounds by frame (ESC-VOC only).
         out: Folder for report.json and report.html.
         device: "auto" (a CUDA GPU if there is one), "cpu", "cuda" or "mps".
         command: What repeats this evaluation; the report tells it.
@@ -74,7 +77,7 @@ def evaluate(
         raise SoundspotError(f"the PCM needs at least one pass, got {cycles} cycles")
     if cycles is not None and not any(model.trained_cycles for model in opened):
         raise SoundspotError(f"{cycles} cycles need a model with a PCM, but none has one")
-    asked = Asked(cycles, guidance, outline)
+    asked = Asked(cycles, guidance, outline, unseen)
     results = [score_benchmark(b, media[b.name], truths, asked, opened, saved) for b in chosen]
     done = Evaluation(truths, tuple(results), tuple(opened))
     if out is not None:

@@ -41,6 +41,7 @@ from soundspot.evaluation.source_detection import (
     verdicts,
 )
 from soundspot.evaluation.trivial import baselines, guide
+from soundspot.evaluation.unseen import UnseenSounds, score_unseen
 from soundspot.features.spec import FeatureSpec
 from soundspot.inference.localizer import Localizer
 
@@ -69,6 +70,7 @@ class Result:
     comparisons: tuple[Comparison, ...]
     source_detections: tuple[SourceDetection, ...]
     verdicts: tuple[Verdicts, ...]
+    unseen: tuple[UnseenSounds, ...]
     pairs: PairSet | None
 
     @property
@@ -100,6 +102,11 @@ class Asked(NamedTuple):
     cycles: int | None
     guidance: float
     outline: bool
+    unseen: bool
+
+    def cycles_of(self, model: Localizer) -> int | None:
+        """T of a model, None without a PCM."""
+        return None if model.trained_cycles is None else self.cycles or model.trained_cycles
 
 
 class _Trial(NamedTuple):
@@ -158,6 +165,11 @@ def score_benchmark(
         comparisons=rows.compare_contenders(own, [s.group for s in shown if s.group is not None]),
         source_detections=tuple(detection for _, part, _ in scored for detection in part),
         verdicts=tuple(verdict for *_, said in scored for verdict in said),
+        unseen=tuple(
+            score_unseen(model, features[model.name], pairs, shown, asked.cycles_of(model))
+            for model in models
+            if asked.unseen and pairs is not None and benchmark.name in WITH_MADE_NEGATIVES
+        ),
         pairs=pairs,
     )
 
@@ -180,7 +192,7 @@ def _score_model(trial: _Trial, model: Localizer, features: Features, asked: Ask
     """A model, guided or outlined too if requested, and how it notices missing sources."""
     benchmark, pairs, scenes, visible, truths = trial
     assert pairs is not None  # `_pair_set` refuses models without one
-    cycles = None if model.trained_cycles is None else asked.cycles or model.trained_cycles
+    cycles = asked.cycles_of(model)
     frames = [scene.frame for scene in scenes]
     f_a = features.sound([scene.audio for scene in scenes])
     maps = predictions.maps_of(model, features, frames, f_a, cycles)

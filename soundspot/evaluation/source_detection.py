@@ -189,12 +189,14 @@ def _detect(
     )
 
 
-def draw_negative_sounds(scenes: Sequence[BenchmarkItem], seed: int = 0) -> list[str | None]:
-    """The sound of another class for every other scene; None, meaning noise, for the rest."""
+def draw_negative_sounds(
+    scenes: Sequence[BenchmarkItem], seed: int = 0, every: int = 2
+) -> list[str | None]:
+    """The sound of another class for every second scene; None, meaning noise, for the rest."""
     rng = np.random.default_rng(seed)
     drawn: list[str | None] = []
     for i, scene in enumerate(scenes):
         others = sorted({other.audio for other in scenes if other.cls != scene.cls})
-        use = i % 2 == 0 and others
+        use = i % every == 0 and others
         drawn.append(others[int(rng.integers(len(others)))] if use else None)
     return drawn

@@ -115,6 +115,24 @@ def test_avsbench_keeps_whole_pixels(tmp_path):
     assert find_flaws([item]).empty == (item.id,)
 
 
+def test_pictures_of_is3_have_two_sounds(tmp_path):
+    rows = [
+        {
+            "image": f"/x/visual_frames/dog_oldcar_7_{cls}.jpg",
+            "audio": f"/x/audio_wav/dog_oldcar_7_{cls}.wav",
+            "gt_box": box,
+        }
+        for cls, box in (("dog", [61.0, 0.0, 115.0, 122.0]), ("oldcar", [0.0, 0.0, 9.0, 9.0]))
+    ]
+    write(tmp_path, "synthetic3240_bbox.json", rows)
+    dog, car = read("is3", tmp_path)
+    assert (dog.id, dog.frame, dog.audio, dog.cls) == (*["dog_oldcar_7_dog"] * 3, "dog")
+    assert dog.group == car.group == "dog_oldcar_7" and car.cls == "oldcar"
+    assert box_pixels(dog.boxes[0][0]) == (61, 0, 115, 122)
+    with pytest.raises(SoundspotError):
+        load_benchmark("is3", tmp_path)
+
+
 def test_a_benchmark_is_all_of_it(tmp_path):
     write(tmp_path, "vggss.json", VGGSS)
     with pytest.raises(SoundspotError):
@@ -172,7 +190,7 @@ def test_the_side_of_a_duet_is_where_the_boxes_are():
     assert side_of(right) == "right"
 
 
-ELSEWHERE = ("vggss-verified", "vggss-offscreen", "vggss-single")
+ELSEWHERE = ("vggss-verified", "vggss-offscreen", "vggss-single", "is3")
 
 
 @pytest.mark.shared_data

@@ -19,7 +19,7 @@ from soundspot.inference.models import open_model
 MODEL = "soundspot-fast"  # on one visual encoder, and quick
 HALF = (0.0, 0.25, 0.5, 0.75)
 # Its lists come from VGGSounder's file, which not everyone has.
-LISTED = ("vggss-verified", "vggss-offscreen", "vggss-single")
+LISTED = ("vggss-verified", "vggss-offscreen", "vggss-single", "is3")
 IN_PAIR_SETS = [name for name, known in BENCHMARKS.items() if known.split is not None]
 
 

@@ -86,6 +86,7 @@ def _details(result: Result) -> dict[str, Any]:
             for detection in result.source_detections
         ],
         "verdicts": [asdict(verdict) for verdict in result.verdicts],
+        "unseen_sounds": [asdict(measured) for measured in result.unseen],
         "tables_in_percent": [asdict(table) for table in detail_tables(result)],
         "pairs": {
             "ids": [scene.id for scene in result.scenes],

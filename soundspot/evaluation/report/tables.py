@@ -77,6 +77,8 @@ def headline_tables(result: Result) -> list[Table]:
         tables.append(_verdicts(result))
     if result.source_detections:
         tables.append(_source_detections(result))
+    if result.unseen:
+        tables.append(_unseen(result))
     if result.comparisons:
         tables.append(_comparisons(result))
     return tables
@@ -170,6 +172,28 @@ def _source_detections(result: Result) -> Table:
     header = ("model", "negatives", "pairs", "AP", "max-F1", "F1 (val)", "LocAcc")
     title = f"{result.benchmark.name}: no visible source?"
     return Table(title, note, header, tuple(rows))
+
+
+def _unseen(result: Result) -> Table:
+    kinds = list(result.unseen[0].lit)
+    rows = [
+        (
+            row.model,
+            f"{percent(row.ciou)}\nat {row.threshold:.3f}",
+            *(percent(row.lit[kind]) for kind in kinds),
+            f"{row.alignment:.3f}\n{row.separability:+.3f}",
+            *(" / ".join(map(percent, found)) for found in (row.frames, row.sounds)),
+        )
+        for row in result.unseen
+    ]
+    note = (
+        "cIoU of maps cut at one threshold, chosen on val, and the share of the frame above it "
+        "(pIA); the mean peak, and how far it is above that under other classes' sounds; "
+        "R@1 / 5 / 10 by class."
+    )
+    lit = (f"lit by {kind}" for kind in kinds)
+    header = ("model", "cIoU", *lit, "alignment", "frames by sound", "sounds by frame")
+    return Table(f"{result.benchmark.name}: sounds from nowhere", note, header, tuple(rows))
 
 
 def _comparisons(result: Result) -> Table:
