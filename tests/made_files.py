@@ -13,6 +13,7 @@ from typing import Any
 
 import av
 import numpy as np
+import yaml
 
 from soundspot.cli import main
 from soundspot.common.config import to_dict
@@ -71,6 +72,18 @@ def small_model(
     card = checkpoint.Card("sspl", config, spec, provenance=provenance or {})
     checkpoint.save(folder / f"{name}.safetensors", checkpoint.build_method("sspl", config), card)
     return str(folder)
+
+
+def tiny_recipe(path: Path, pairs: Path | str, model: dict | None = None, **train: Any) -> Path:
+    """A recipe for the tiny pair set, on encoders that need no weights."""
+    values = {
+        "pairs": str(pairs),
+        "model": {"projection": 7, "hidden": 13, **(model or {})},
+        "features": {"pretrained": False, "views": 2},
+        "train": {"epochs": 2, "batch": 4, **train},
+    }
+    path.write_text(yaml.safe_dump(values))
+    return path
 
 
 def save_maps(folder: Path, maps: dict[str, np.ndarray]) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 import soundspot
+from made_files import tiny_recipe
 from soundspot.data.pair_set import PairSet
 from soundspot.features.encoding import encode_with_bar
 from soundspot.inference.localizer import Localizer
@@ -41,14 +41,7 @@ def encoded(tiny_pairs, tmp_path_factory) -> Path:
     """A pair set with features and a recipe, on encoders that need no weights."""
     folder = tmp_path_factory.mktemp("encoded")
     shutil.copytree(tiny_pairs.root, folder / "pairs", ignore=shutil.ignore_patterns("features"))
-    values = {
-        "pairs": "pairs",
-        "model": {"projection": 7, "hidden": 13},
-        "features": {"pretrained": False, "views": 2},
-        "train": {"epochs": 2, "batch": 4, "select": "ciou+duets"},
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(values))
-    spec = read_features(folder / "recipe.yaml")
+    spec = read_features(tiny_recipe(folder / "recipe.yaml", "pairs", select="ciou+duets"))
     encode_with_bar(PairSet.open(folder / "pairs"), spec, lambda line: None)
     return folder
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
+from made_files import tiny_recipe
 from soundspot.cli import main
 from soundspot.data.pair_set import PairSet
 from soundspot.model import checkpoint
@@ -14,21 +14,12 @@ from soundspot.training.recipe import find_recipe, read_features
 
 pytestmark = pytest.mark.usefixtures("thin_vgg16")
 
-SETTINGS = {"pretrained": False, "views": 2}
-
 
 @pytest.fixture
 def recipe(own_pairs, tmp_path):
     """A recipe on a copy of the tiny set, so that its folder may be written to."""
-    path = tmp_path / "tiny.yaml"
-    values = {
-        "pairs": str(own_pairs.root),
-        "model": {"projection": 7, "hidden": 13, "alignment": 0.1},
-        "features": SETTINGS,
-        "train": {"epochs": 2, "batch": 4, "select": "ciou+duets"},
-    }
-    path.write_text(yaml.safe_dump(values))
-    return path
+    path, model = tmp_path / "tiny.yaml", {"alignment": 0.1}
+    return tiny_recipe(path, own_pairs.root, model, select="ciou+duets")
 
 
 @pytest.mark.slow

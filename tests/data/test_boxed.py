@@ -10,7 +10,6 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.boxed import Sounds, prepare
-from soundspot.data.pair_set import PairSet
 from soundspot.media.clips import write_video
 from tests.made_files import tone
 
@@ -40,9 +39,7 @@ def test_a_clip_becomes_a_pair_with_its_film(tmp_path: Path) -> None:
     assert pair.boxes == () and pair.cls is None
 
 
-def test_boxes_by_class_take_the_sounds_of_a_pair_set_in_turn(
-    tmp_path: Path, tiny_pairs: PairSet
-) -> None:
+def test_boxes_by_class_take_the_sounds_of_a_pair_set_in_turn(tmp_path, tiny_pairs):
     classes = sorted({pair.cls for pair in tiny_pairs.select("val") if pair.cls})
     boxes = {cls: [[0, 0, 0.5, 0.5]] for cls in classes}
     source = folder(tmp_path / "in", [{"file": "still.png", "boxes": boxes}])

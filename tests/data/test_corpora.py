@@ -191,9 +191,7 @@ def test_listed_ids_are_looked_for_and_missed(tmp_path: Path) -> None:
     }
 
 
-def test_lists_come_as_audit_writes_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_come_as_audit_writes_them(tmp_path, capsys):
     one_color(tmp_path / f"videos/{YT}_000001.mp4", 50)
     (tmp_path / "clean.txt.gz").write_bytes(gzip.compress(f"{YT}_000001\n{YT}_000002\n".encode()))
     words = ["prepare", "vggsound", str(tmp_path / "videos"), str(tmp_path / "out"), "--jobs=1"]
@@ -273,10 +271,7 @@ def test_vggss_takes_frame_125_and_the_boxes(tmp_path: Path) -> None:
     assert pair.cls == "dog barking"
     reasons = {entry.item: (entry.status, entry.reason) for entry in summary.losses}
     assert reasons == {
-        f"{YT}_000008": (
-            "unreadable",
-            f"{YT}_000008.mp4 is 4.00 s long: it has no moment 5.0 s",
-        ),
+        f"{YT}_000008": ("unreadable", f"{YT}_000008.mp4 is 4.00 s long: it has no moment 5.0 s"),
         f"{YT}_000009": ("missing", "no file has this id"),
     }
 

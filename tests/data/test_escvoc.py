@@ -282,9 +282,7 @@ def test_pack_moves_the_same_set_into_shards(escvoc: Path, tmp_path: Path) -> No
     assert tree(tmp_path / "again") == tree(tmp_path / "packed")
 
 
-def test_pairs_pack_on_the_command_line(
-    escvoc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_pack_on_the_command_line(escvoc, tmp_path, capsys):
     prepare_escvoc(escvoc, tmp_path / "folder")
     folder, packed = str(tmp_path / "folder"), str(tmp_path / "packed")
     assert main(["pairs", "pack", folder, packed]) == 0

@@ -45,9 +45,7 @@ def test_folder_classes_are_the_first_sub_folder(tmp_path: Path) -> None:
     assert loss.reason == "stray.mp4 lies in no sub-folder, so it has no class"
 
 
-def test_folder_goes_on_and_takes_what_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_goes_on_and_takes_what_is_new(tmp_path, monkeypatch):
     source, out = tmp_path / "videos", tmp_path / "out"
     one_color(source / "a.mp4", 50)
     one_color(source / "b.mp4", 80)

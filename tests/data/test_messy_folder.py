@@ -119,9 +119,7 @@ def test_every_item_is_reported_rightly(messy: Path, tmp_path: Path) -> None:
     assert list(find_problems(summary.pairset)) == []
 
 
-def test_processes_do_not_change_the_bytes(
-    messy: Path, tmp_path: Path, clean: dict[str, bytes]
-) -> None:
+def test_processes_do_not_change_the_bytes(messy, tmp_path, clean):
     folder.prepare(messy, tmp_path, options=SplitOptions(jobs=2))
     assert tree(tmp_path) == clean
 
@@ -144,9 +142,7 @@ def killed_at(write: int, work: Callable[[], object]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bytes(
-    messy: Path, tmp_path: Path, clean: dict[str, bytes]
-) -> None:
+def test_killed_again_and_again_it_ends_with_the_same_bytes(messy, tmp_path, clean):
     run = partial(folder.prepare, messy, tmp_path, options=SplitOptions(jobs=1))
     kills = [killed_at(write, run) for write in range(1, 7)]
     assert all(kills)
@@ -159,9 +155,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_kill_leaves_no_processes_and_no_lock(
-    messy: Path, tmp_path: Path, clean: dict[str, bytes]
-) -> None:
+def test_kill_leaves_no_processes_and_no_lock(messy, tmp_path, clean):
     script = (
         "import sys; from pathlib import Path\n"
         "from soundspot.data.corpora import folder\n"
@@ -191,9 +185,7 @@ def test_kill_leaves_no_processes_and_no_lock(
     assert tree(out) == clean
 
 
-def test_strict_fails_on_any_loss(
-    messy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_strict_fails_on_any_loss(messy, tmp_path, capsys):
     words = ["prepare", "folder", str(messy), str(tmp_path / "out"), "--jobs", "1"]
     assert main(words) == 0
     assert main([*words, "--strict"]) == 2
@@ -244,9 +236,7 @@ def raw_film(tmp_path: Path, brightness: int) -> bytes:
     return path.read_bytes()
 
 
-def test_a_fault_of_ours_is_not_two_million_bad_files(
-    messy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_is_not_two_million_bad_files(messy, tmp_path, monkeypatch):
     def broken(*_: object) -> None:
         raise AttributeError("a bug")
 

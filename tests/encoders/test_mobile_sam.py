@@ -105,9 +105,7 @@ def test_the_encoder_may_be_of_lower_precision(net: MobileSAM) -> None:
 @pytest.mark.parametrize(
     ("size", "inside"), [((3, 5), (38, 64)), ((1, 1), (64, 64)), ((997, 1), (64, 1))]
 )
-def test_a_picture_fills_all_but_the_last_cells(
-    size: tuple[int, int], inside: tuple[int, int]
-) -> None:
+def test_a_picture_fills_all_but_the_last_cells(size, inside):
     rows, columns = inside
     pixels = prepare(torch.full((3, *size), 255.0), 64)
     assert pixels.shape == (1, 3, 16 * -(-rows // 16), 16 * -(-columns // 16))

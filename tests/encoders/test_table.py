@@ -38,9 +38,7 @@ def test_the_table_names_what_each_encoder_gives(encoders: dict[str, nn.Module])
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
-def test_an_encoder_is_frozen_also_in_a_model_that_trains(
-    name: str, encoders: dict[str, nn.Module]
-) -> None:
+def test_an_encoder_is_frozen_also_in_a_model_that_trains(name, encoders):
     encoder = encoders[name]
     nn.Sequential(encoder).train()
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
@@ -69,9 +67,7 @@ def test_given_weights_are_the_ones_used(encoders: dict[str, nn.Module]) -> None
         ("features.5.bias", None),
     ],
 )
-def test_weights_of_another_network_are_refused(
-    key: str, value: torch.Tensor | None, encoders: dict[str, nn.Module]
-) -> None:
+def test_weights_of_another_network_are_refused(key, value, encoders):
     changed = {**encoders["vgg16"].state_dict(), key: value}
     state = {key: tensor for key, tensor in changed.items() if tensor is not None}
     with pytest.raises(SoundspotError) as caught:
@@ -81,9 +77,7 @@ def test_weights_of_another_network_are_refused(
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
-def test_channels_last_and_inference_mode_do_not_change_the_answer(
-    name: str, encoders: dict[str, nn.Module]
-) -> None:
+def test_channels_last_and_inference_mode_do_not_change_the_answer(name, encoders):
     visual = ENCODERS[name].modality == "visual"
     given = noise(2, 3, 48, 80) if visual else noise(2, 15_600)
     expected = encoders[name](given)
@@ -95,9 +89,7 @@ def test_channels_last_and_inference_mode_do_not_change_the_answer(
 
 
 @pytest.mark.parametrize("name", AUDIO)
-def test_audio_encoders_stretch_and_keep_each_patch_in_its_place(
-    name: str, encoders: dict[str, nn.Module]
-) -> None:
+def test_audio_encoders_stretch_and_keep_each_patch_in_its_place(name, encoders):
     encoder = encoders[name]
     assert isinstance(encoder, vggish.VGGish | yamnet.YAMNet)
     waveform = 0.1 * noise(3, 31_237)

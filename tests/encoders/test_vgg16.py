@@ -11,9 +11,7 @@ from soundspot.encoders import vgg16, weights
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_vgg16_gives_signed_features_before_the_last_relu(
-    batch: int, encoders: dict[str, nn.Module]
-) -> None:
+def test_vgg16_gives_signed_features_before_the_last_relu(batch, encoders):
     features = encoders["vgg16"](noise(batch, 3, 224, 224))
     assert features.shape == (batch, 512, 14, 14)
     assert 0.2 < (features < 0).float().mean() < 0.8

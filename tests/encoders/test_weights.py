@@ -81,13 +81,7 @@ def source(*origins: Origin, data: bytes = TENSOR_FILE) -> Source:
     return Source("toy.bin", sha256(data), origins, safetensors.torch.load)
 
 
-MODEL = RegistryEntry(
-    "toy-model",
-    "weights",
-    "a model",
-    "MIT",
-    (source(TOY_SDIST, TOY_WHEEL),),
-)
+MODEL = RegistryEntry("toy-model", "weights", "a model", "MIT", (source(TOY_SDIST, TOY_WHEEL),))
 IMAGE = RegistryEntry(
     "toy-photo",
     "media",

@@ -3,12 +3,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation import intervals
-from soundspot.evaluation.intervals import (
-    Interval,
-    bootstrap,
-    over_seeds,
-    paired_test,
-)
+from soundspot.evaluation.intervals import Interval, bootstrap, over_seeds, paired_test
 
 
 def close(interval, low, high, by):

@@ -7,13 +7,7 @@ from soundspot.evaluation.saved_maps import SavedMaps
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        np.zeros((1, 7, 7)),
-        np.full((7, 7), np.nan),
-        np.array([["a"]]),
-        np.zeros((0, 7)),
-    ],
+    "values", [np.zeros((1, 7, 7)), np.full((7, 7), np.nan), np.array([["a"]]), np.zeros((0, 7))]
 )
 def test_files_without_a_map_are_refused(tmp_path, values):
     saved = SavedMaps(save_maps(tmp_path / "maps", {"val-0": values}))

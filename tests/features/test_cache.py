@@ -11,13 +11,7 @@ from made_files import limited
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import evaluation_views
 from soundspot.features import cache
-from soundspot.features.cache import (
-    FeatureCache,
-    Shard,
-    ShardGroup,
-    contents_of,
-    open_encoded,
-)
+from soundspot.features.cache import FeatureCache, Shard, ShardGroup, contents_of, open_encoded
 from soundspot.features.encoding import encode, encode_with_bar
 from soundspot.features.spec import FeatureSpec, encoders_digest, load_encoders
 

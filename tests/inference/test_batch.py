@@ -86,17 +86,13 @@ def test_every_file_has_its_line_in_order(whole: Path, clips: Path, model: str) 
 
 
 @pytest.mark.slow
-def test_the_bytes_do_not_depend_on_the_number_of_processes(
-    whole: Path, clips: Path, model: str, tmp_path: Path
-) -> None:
+def test_the_bytes_do_not_depend_on_the_number_of_processes(whole, clips, model, tmp_path):
     job = BatchJob(clips, tmp_path / "out", model, engine=Engine("local", 2))
     batch.run_batch(job, lambda line: None)
     assert tree(tmp_path / "out") == tree(whole)
 
 
-def test_a_killed_run_goes_on_after_the_last_file(
-    whole: Path, clips: Path, model: str, tmp_path: Path
-) -> None:
+def test_a_killed_run_goes_on_after_the_last_file(whole, clips, model, tmp_path):
     """Every file whose map is older than the second run was not made again."""
     out = tmp_path / "out"
     shutil.copytree(whole, out)
@@ -113,9 +109,7 @@ def test_a_killed_run_goes_on_after_the_last_file(
     assert tree(out) == tree(whole)
 
 
-def test_only_changed_and_lost_files_are_made_again(
-    model: str, whole: Path, clips: Path, tmp_path: Path
-) -> None:
+def test_only_changed_and_lost_files_are_made_again(model, whole, clips, tmp_path):
     source, out = tmp_path / "clips", tmp_path / "out"
     shutil.copytree(clips, source)
     shutil.copytree(whole, out)
@@ -129,9 +123,7 @@ def test_only_changed_and_lost_files_are_made_again(
     assert (out / "b-soundspot.npy").stat().st_mtime_ns == before
 
 
-def test_a_list_may_name_what_is_not_there(
-    clips: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_may_name_what_is_not_there(clips, model, tmp_path, monkeypatch):
     monkeypatch.chdir(clips)
     names = tmp_path / "list.txt"
     names.write_text(f"sub/a.mp4\n{clips / 'b.mp4'}\nabsent.mp4\nsub/a.mp4\n")
@@ -151,9 +143,7 @@ def test_a_machine_that_does_not_see_the_files_says_so(model: str, tmp_path: Pat
         batch.localize_one(load(model), tmp_path, False, "best", True, item)
 
 
-def test_a_fault_of_ours_is_not_called_a_bad_file(
-    clips: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_is_not_called_a_bad_file(clips, model, tmp_path, monkeypatch):
     def broken(*given: object, **options: object) -> None:
         raise ZeroDivisionError
 
@@ -189,9 +179,7 @@ def test_folders_that_are_refused(clips: Path, whole: Path, model: str, tmp_path
         refuse(whole)
 
 
-def test_the_command_line(
-    clips: Path, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line(clips, model, tmp_path, capsys):
     folder, video = str(clips / "sub/deep"), str(clips / "b.mp4")
     out = str(tmp_path / "out")
     assert main(["localize", folder, "-o", out, "--model", model, "--jobs", "1"]) == 0

@@ -79,9 +79,7 @@ class Constant(nn.Module):
         return torch.ones(len(x), *self.shape)
 
 
-def knowing(
-    s: list[list[float]], trained: bool = True, threshold: float | None = -1.0
-) -> Localizer:
+def knowing(s, trained=True, threshold=-1.0):
     calibration = {} if threshold is None else {"threshold": threshold}
     config = to_dict(SSPLConfig())
     card = Card("sspl", config, RANDOM, trained=trained, calibration=calibration)

@@ -63,9 +63,7 @@ INPUTS = [
 @pytest.mark.parametrize(("file", "audio"), INPUTS)
 @pytest.mark.parametrize("options", [{}, {"at": 1.0}, {"sources": 3}])
 @pytest.mark.parametrize("threshold", [0.0, 9.0])  # above all maps, more moments are seen
-def test_a_picture(
-    files: Path, opens: list[str], file: str, audio: str | None, options: dict, threshold: float
-):
+def test_a_picture(files, opens, file, audio, options, threshold):
     sound = None if audio is None else files / audio
     opens.clear()
     job = FileJob(files / file, sound, files / "out.png", **options)

@@ -109,10 +109,7 @@ def test_the_best_moment_is_the_one_whose_source_is_most_probably_visible():
 
 def test_a_silent_video_is_refused(tmp_path):
     video = write(tmp_path / "v.mkv", [99] * 4, [0, 0, 0, 0])
-    with (
-        media.opened(video) as file,
-        pytest.raises(media.MediaError),
-    ):
+    with media.opened(video) as file, pytest.raises(media.MediaError):
         localize_best(brightness_localizer(), file, file)
 
 

@@ -119,12 +119,8 @@ def test_crumbs_and_pinholes_are_tidied_away() -> None:
     np.testing.assert_array_equal(tidy(mask), expected)
     # A second thing, or a hole, of more than a tenth of the mask is none.
     large = grid("####..##", "####..##", "#..#....", "####....")
-    np.testing.assert_array_equal(tidy(large), large)
-
-
-def test_no_mask_is_tidied_to_none() -> None:
-    np.testing.assert_array_equal(tidy(grid("...", "...")), grid("...", "..."))
-    np.testing.assert_array_equal(tidy(grid("##")), grid("##"))
+    for mask in (large, grid("...", "..."), grid("##")):
+        np.testing.assert_array_equal(tidy(mask), mask)
 
 
 def test_the_glow_is_hot_inside_and_its_contour_is_the_mask() -> None:
@@ -231,9 +227,7 @@ def test_only_what_is_visible_is_outlined(monkeypatch: pytest.MonkeyPatch) -> No
         assert files.add_mask(other, CPU).mask is None
 
 
-def test_without_the_weights_there_is_a_map_and_a_warning(
-    monkeypatch: pytest.MonkeyPatch, tmp_path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_weights_there_is_a_map_and_a_warning(monkeypatch, tmp_path, caplog):
     """The weights are absent, then torn in the cache, and cannot be fetched."""
     outlines.load_outliner.cache_clear()
     monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path))

@@ -93,9 +93,7 @@ def test_frame_at_a_moment(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("suffix", "codec"), [("mp4", "libx264"), ("mkv", "libx264"), ("webm", "libvpx")]
 )
-def test_one_frame_is_read_as_a_full_decode_shows_it(
-    tmp_path: Path, suffix: str, codec: str
-) -> None:
+def test_one_frame_is_read_as_a_full_decode_shows_it(tmp_path, suffix, codec):
     rng = np.random.default_rng(seed=13)
     scene = rng.integers(0, 255, (HEIGHT, WIDTH + 37, 3), np.uint8)
     pictures = [np.ascontiguousarray(scene[:, i : i + WIDTH]) for i in range(37)]
@@ -134,9 +132,7 @@ def test_what_seeking_cannot_tell_is_counted(tmp_path: Path, clip: Path) -> None
 @pytest.mark.parametrize("suffix", ["mp4", "mkv", "ts"])
 def test_time_counts_from_the_first_time_stamp(tmp_path: Path, suffix: str) -> None:
     path = write_clip(
-        tmp_path / f"late.{suffix}",
-        pictures=[gray(i) for i in range(30)],
-        times=range(50, 80),
+        tmp_path / f"late.{suffix}", pictures=[gray(i) for i in range(30)], times=range(50, 80)
     )
     assert media.probe(path).duration == pytest.approx(3.0)
     assert number(media.read_frame(path, 0.0)) == 0
@@ -373,9 +369,7 @@ def test_cuts_by_hand_are_copies_and_repeat_a_short_sound() -> None:
         ("long.mp3", "libmp3lame", 44_100),
     ],
 )
-def test_window_equals_the_slice_of_the_whole(
-    tmp_path: Path, name: str, codec: str, rate: int
-) -> None:
+def test_window_equals_the_slice_of_the_whole(tmp_path, name, codec, rate):
     path = write_clip(tmp_path / name, sound=noise(23.0, rate), sound_codec=codec, rate=rate)
     whole = media.read_waveform(path)
     for at in (0.0, 0.4, 1.7, 12.013, 19.33331, 23.0):
@@ -657,9 +651,7 @@ def test_file_cut_in_the_middle(tmp_path: Path, suffix: str) -> None:
         assert str(path) in message
 
 
-def test_decoders_are_quiet(
-    tmp_path: Path, clip: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_decoders_are_quiet(tmp_path, clip, capfd, caplog):
     rng = np.random.default_rng(seed=11)
     for round_ in range(20):
         data = bytearray(clip.read_bytes())

@@ -88,11 +88,7 @@ def test_a_low_temperature_picks_the_peak():
 
 @pytest.mark.parametrize(
     ("fusion", "expected"),
-    [
-        ("concatenation", [2.0, 3.0, 4.0, 1.0]),
-        ("product", [8.0, 3.0]),
-        ("sum", [6.0, 4.0]),
-    ],
+    [("concatenation", [2.0, 3.0, 4.0, 1.0]), ("product", [8.0, 3.0]), ("sum", [6.0, 4.0])],
 )
 def test_fusions_by_hand(fusion, expected):
     f_a = torch.tensor([[2.0, 3.0]])
@@ -100,14 +96,6 @@ def test_fusions_by_hand(fusion, expected):
     out = attend(f_a, f_v, fusion=fusion)
     torch.testing.assert_close(out.f_av, torch.tensor([expected]))
     torch.testing.assert_close(out.similarity, similarity(f_a, f_v))
-
-
-def test_every_similarity_pairs_frames_with_sounds_in_that_order():
-    f_a, f_v = torch.randn(2, 5), torch.randn(3, 5, 7, 11)
-    found = every_similarity(f_a, f_v)
-    assert found.shape == (3, 2, 77)
-    expected = reference.similarity(f_a[1:].double().numpy(), f_v[2:].double().numpy())
-    np.testing.assert_allclose(found[2, 1], expected.flatten(), atol=1e-5)
 
 
 def test_self_attention_by_hand():

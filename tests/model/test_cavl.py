@@ -8,11 +8,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.cavl import (
-    CAVL,
-    CAVLConfig,
-    soft_k_means,
-)
+from soundspot.model.methods.cavl import CAVL, CAVLConfig, soft_k_means
 from soundspot.model.methods.method import Batch
 
 SMALL = CAVLConfig(c_v=7, c_a=5, dim=3, grow_every=2, beta=3.0, margin=1.0)

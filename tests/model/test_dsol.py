@@ -8,12 +8,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.dsol import (
-    DSOL,
-    DSOLConfig,
-    masked_mean,
-    objects,
-)
+from soundspot.model.methods.dsol import DSOL, DSOLConfig, masked_mean, objects
 from soundspot.model.methods.method import Batch
 
 SMALL = DSOLConfig(c_v=7, c_a=5, dim=3, kinds=2, stage_one=2, mask=0.5)

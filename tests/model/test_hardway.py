@@ -8,11 +8,7 @@ from small_batch import small_batch
 
 import reference
 from soundspot.common.errors import SoundspotError
-from soundspot.model.methods.hardway import (
-    HardWay,
-    HardWayConfig,
-    hardway_loss,
-)
+from soundspot.model.methods.hardway import HardWay, HardWayConfig, hardway_loss
 
 SMALL = HardWayConfig(c_v=7, c_a=5)
 SWITCHES = [

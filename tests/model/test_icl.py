@@ -8,12 +8,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.icl import (
-    ICL,
-    ICLConfig,
-    similarity_of_sounds,
-    under,
-)
+from soundspot.model.methods.icl import ICL, ICLConfig, similarity_of_sounds, under
 
 SMALL = ICLConfig(c_v=7, c_a=5)
 

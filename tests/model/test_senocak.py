@@ -11,11 +11,7 @@ import reference
 from soundspot.common.config import non_defaults, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.model.checkpoint import Card, load, save
-from soundspot.model.methods.senocak import (
-    Attention,
-    AttentionConfig,
-    triplet_loss,
-)
+from soundspot.model.methods.senocak import Attention, AttentionConfig, triplet_loss
 from soundspot.training.recipe import FeatureSpec, Recipe, check_same
 
 SMALL = AttentionConfig(c_v=7, c_a=5)

@@ -1,5 +1,4 @@
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -7,6 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from work import Counted, halve, halve_or_die, lost, nothing
 
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel import ray_cluster
@@ -14,20 +14,6 @@ from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
 from soundspot.parallel.processes import AHEAD, process_count
 
 TWO = Engine("local", 2)
-
-
-def halve(number: int) -> float:
-    return number / 2
-
-
-def halve_or_die(number: int) -> float:
-    if number == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number / 2
-
-
-def lost(number: int) -> float:
-    return -float(number)
 
 
 def test_results_keep_the_order_of_the_items() -> None:
@@ -61,25 +47,8 @@ def test_an_error_of_the_function_comes_through() -> None:
         list(map_items(halve, ["x"], TWO, lost))  # type: ignore[list-item]
 
 
-class Counted:
-    """Says how often this process made one."""
-
-    made = 0
-
-    def __init__(self) -> None:
-        Counted.made += 1
-        self.number = Counted.made
-
-    def __call__(self, item: int) -> tuple[int, int]:
-        return item, self.number
-
-
 def fail_to_load() -> Counted:
     raise SoundspotError("no such model")
-
-
-def nothing(item: int) -> tuple[int, int]:
-    return item, 0
 
 
 def test_a_process_loads_once() -> None:
@@ -115,9 +84,7 @@ def test_without_ray_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyP
         list(map_items(halve, range(3), Engine("ray"), lost))
 
 
-def test_an_address_at_which_nobody_listens_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_address_at_which_nobody_listens_is_one_sentence(monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed")
     with socket.socket() as taken:  # bound, but not listening
         taken.bind(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from work import Counted, halve, halve_or_die, lost, nothing
 
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
@@ -74,41 +75,10 @@ def die_once_and_do(function: Callable, marks: Path, when: str, item: object) ->
     return function(item)
 
 
-def halve(number: int) -> float:
-    return number / 2
-
-
-def halve_or_die(number: int) -> float:
-    if number == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number / 2
-
-
 def halve_or_fail(number: int) -> float:
     if number == 5:
         raise SoundspotError("the disk is full")
     return number / 2
-
-
-def lost(number: int) -> float:
-    return -float(number)
-
-
-class Counted:
-    """Says how often its process made one."""
-
-    made = 0
-
-    def __init__(self) -> None:
-        Counted.made += 1
-        self.number = Counted.made
-
-    def __call__(self, item: int) -> tuple[int, int]:
-        return item, self.number
-
-
-def nothing(item: int) -> tuple[int, int]:
-    return item, 0
 
 
 @pytest.mark.slow
@@ -162,9 +132,7 @@ def prepare_or_die(job, source, stored, marks):
 
 
 @pytest.mark.slow
-def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(
-    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepare_gives_the_same_bytes_though_a_worker_is_killed(clips, tmp_path, monkeypatch):
     folder.prepare(clips, tmp_path / "here")
     monkeypatch.setattr(preparation, "_prepare_there", partial(prepare_or_die, marks=tmp_path))
     folder.prepare(clips, tmp_path / "there", options=SplitOptions(engine="ray", jobs=2))
@@ -178,9 +146,7 @@ def make_or_die(marks: Path, *arguments: object) -> Callable:
 
 
 @pytest.mark.slow
-def test_encode_gives_the_same_bytes_though_an_actor_is_killed(
-    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encode_gives_the_same_bytes_though_an_actor_is_killed(clips, tmp_path, monkeypatch):
     pairs = PairSet.open(folder.prepare(clips, tmp_path / "pairs").pairset.root)
     spec = FeatureSpec(pretrained=False, views=2)
     encoding.encode(pairs, tmp_path / "here", spec)
@@ -197,9 +163,7 @@ def load_or_die(marks: Path, *arguments: object) -> Callable:
     return partial(die_once_and_do, REAL_LOAD(*arguments), marks, "clip3")
 
 
-def test_localize_gives_the_same_bytes_though_an_actor_is_killed(
-    clips: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_localize_gives_the_same_bytes_though_an_actor_is_killed(clips, tmp_path, monkeypatch):
     config = to_dict(SSPLConfig(c_a=1024, hidden=29, projection=31))
     model = tmp_path / "run"
     card = Card("sspl", config, FeatureSpec(pretrained=False))
