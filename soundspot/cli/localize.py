@@ -151,18 +151,14 @@ def _place(file: Path, folder: Path | None) -> Path:
 def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
     """The picture of each of several files."""
     if folder is not None and folder.suffix:
-        raise SoundspotError(
-            f"several files become several pictures: -o must name a folder, got {folder}"
-        )
+        raise SoundspotError(f"several files need a folder after -o, got {folder}")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     places = {file: _place(file, folder) for file in files}
     owners: dict[Path, Path] = {}
     for file, place in places.items():
         if (other := owners.setdefault(place, file)) != file:
-            raise SoundspotError(
-                f"{other} and {file} would both become {place}: run them separately"
-            )
+            raise SoundspotError(f"{other} and {file} both become {place}: run them separately")
     return places
 
 

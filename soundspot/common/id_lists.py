@@ -32,9 +32,7 @@ def read_ids(path: Path) -> list[str]:
     split) the id is that of the clip, such as ---g-f_I2yQ_000001.
     """
     if not is_id_list(path):
-        raise SoundspotError(
-            f"expected a list of ids in a .txt, .txt.gz, .csv or .csv.gz file, got {path}"
-        )
+        raise SoundspotError(f"a list of ids ends in {', '.join(SUFFIXES)}, got {path}")
     is_text = path.name.lower().removesuffix(".gz").endswith(".txt")
     try:
         text = _read_text(path)
@@ -59,10 +57,7 @@ def check_list_of_files(path: Path) -> None:
     """Refuse a list none of whose lines names a file: it is probably some other text."""
     names = read_ids(path)
     if not any(file_size(Path(name)) >= 0 for name in names):
-        raise SoundspotError(
-            f"{path} is not a list of files: none of its lines names one that exists (the first "
-            f"is {names[0][:80]!r})"
-        )
+        raise SoundspotError(f"no line of {path} names a file; the first is {names[0][:80]!r}")
 
 
 def _read_text(path: Path) -> str:

@@ -166,9 +166,7 @@ def check_folders(source: Path, out: Path) -> None:
     if not source.is_dir():
         raise SoundspotError(f"{source} must be a folder of videos")
     if out.resolve().is_relative_to(source.resolve()):
-        raise SoundspotError(
-            f"{out} is inside {source}: the pair set's files would become part of the corpus"
-        )
+        raise SoundspotError(f"{out} is inside {source}: choose a folder outside the corpus")
 
 
 def find_items(

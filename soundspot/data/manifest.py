@@ -94,9 +94,7 @@ def read_rows(path: Path, row: type[_Row]) -> Iterator[_Row]:
                 where = f"{path}, line {number}"
                 item = _parse(line, row, where)
                 if item.id in seen:
-                    raise SoundspotError(
-                        f"{where}: id {item.id!r} is also on line {seen[item.id]}", "damaged"
-                    )
+                    raise SoundspotError(f"{where}: id {item.id!r} appears twice", "damaged")
                 seen[item.id] = number
                 yield item
     except FileNotFoundError as error:
@@ -151,13 +149,9 @@ def read_head(root: Path) -> Head:
             raise SoundspotError(f"{path} has format {head.format}; this version reads {FORMAT}")
         return head
     if (root / PARTIAL).exists():
-        raise SoundspotError(
-            f"{root} is not finished: run the same `soundspot prepare` again", "missing"
-        )
+        raise SoundspotError(f"{root} is not finished: run `soundspot prepare` again", "missing")
     if not root.exists():
-        raise SoundspotError(
-            f"there is no folder {root}: make a pair set there with `soundspot prepare`", "missing"
-        )
+        raise SoundspotError(f"no folder {root}: make it with `soundspot prepare`", "missing")
     raise SoundspotError(f"{root} is not a pair set: it has no {HEAD}", "missing")
 
 
@@ -176,9 +170,7 @@ def check_pairing(
     pool = by_split_and_class(sounds)
     for pair in pairs:
         if pair.audio is None and pairing != "class":
-            raise SoundspotError(
-                f"{root}: pair {pair.id!r} has no sound, but pairing is {pairing!r}", "damaged"
-            )
+            raise SoundspotError(f"{root}: pair {pair.id!r} has no sound", "damaged")
         if pair.audio is None and (pair.split, pair.cls) not in pool:
             raise SoundspotError(
                 f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl contains none of class "
@@ -204,9 +196,7 @@ def held_out() -> frozenset[str]:
 def hash_split(id: str, val: float = 0.1, test: float = 0.0) -> str:
     """Put an id into train, val or test by its hash: the same on every machine and in every run."""
     if not (0 <= val <= 1 and 0 <= test <= 1 and val + test <= 1):
-        raise SoundspotError(
-            f"val and test must be fractions that add up to at most 1, got {val} and {test}"
-        )
+        raise SoundspotError(f"val and test must be shares of 1 together, got {val} and {test}")
     digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     return "test" if place < test else "val" if place < test + val else "train"

@@ -126,9 +126,7 @@ class PairSet:
         """The sound of a pair, of the pool or of a file name: (48000,) at 16 kHz."""
         name = sound if isinstance(sound, str) else sound.audio
         if name is None:
-            raise SoundspotError(
-                f"pair {cast(Pair, sound).id!r} has no fixed sound: draw one with draw_sounds"
-            )
+            raise SoundspotError(f"pair {cast(Pair, sound).id!r} has no sound of its own: draw one")
         return decode_sound(self.read(name), name)
 
     def read(self, name: str) -> bytes:

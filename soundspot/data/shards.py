@@ -30,9 +30,7 @@ def _entry(ledger: Path, row: str) -> LedgerEntry:
     try:
         return from_dict(LedgerEntry, parse_json(row))
     except (ValueError, AttributeError, SoundspotError) as error:
-        raise SoundspotError(
-            f"{ledger} is damaged ({error}); run the same `soundspot prepare` again, or delete it"
-        ) from error
+        raise SoundspotError(f"{ledger} is damaged ({error}); delete it") from error
 
 
 def pack(pairset: PairSet, out: Path, frames_per_shard: int = PER_SHARD) -> PairSet:
@@ -49,9 +47,7 @@ def pack(pairset: PairSet, out: Path, frames_per_shard: int = PER_SHARD) -> Pair
     flat = {name: PurePosixPath(name).name for name in sorted({*itertools.chain(*groups)})}
     for name, count in Counter(flat.values()).items():
         if count > 1:
-            raise SoundspotError(
-                f"{pairset.root} has two files called {name}, so it cannot be packed"
-            )
+            raise SoundspotError(f"{pairset.root} has two files {name}, so it cannot be packed")
     pairs = [
         dataclasses.replace(pair, frame=flat[pair.frame], audio=pair.audio and flat[pair.audio])
         for pair in pairset.pairs

@@ -120,9 +120,7 @@ class PairWriter:
             marks = [path for path in (self.root / HEAD, self.root / PARTIAL) if path.exists()]
             # Hidden files may be a lock, or the first temporary file of a run that was killed.
             if not marks and any(not path.name.startswith(".") for path in self.root.iterdir()):
-                raise SoundspotError(
-                    f"{self.root} is neither empty nor a pair set; choose another folder"
-                )
+                raise SoundspotError(f"{self.root} holds something else; choose another folder")
         return marks
 
     def add_frame(self, key: str, make: Callable[[], NDArray[np.uint8]]) -> str:
@@ -158,9 +156,7 @@ class PairWriter:
         write_rows(self.root / LEDGER, entries)
         if not pairs:
             reason = next((f"; {e.item}: {e.reason}" for e in entries if is_loss(e)), "")
-            raise SoundspotError(
-                f"none of {len(entries)} items could be prepared into {self.root}{reason}"
-            )
+            raise SoundspotError(f"none of {len(entries)} items could be prepared{reason}")
         write_rows(self.root / manifest.PAIRS, pairs)
         if sounds:
             write_rows(self.root / manifest.SOUNDS, sounds)

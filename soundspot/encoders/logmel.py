@@ -49,10 +49,7 @@ def log_mel_patches(
     """
     batch, samples = waveform.shape
     if samples < PATCH_SAMPLES:
-        raise SoundspotError(
-            f"expected at least {PATCH_SAMPLES} samples at {SAMPLE_RATE} Hz (one log-mel patch), "
-            f"got {samples}; tile a shorter sound"
-        )
+        raise SoundspotError(f"expected at least {PATCH_SAMPLES} samples at 16 kHz, got {samples}")
     # A half-precision spectrum would lose the quiet bands.
     with torch.autocast(waveform.device.type, enabled=False):
         mel = _magnitude(waveform.float()) @ torch.tensor(mel_matrix(), device=waveform.device)

@@ -82,9 +82,7 @@ def with_silent(
     """The positives, and for each a negative: a picture whose sound source is not visible."""
     header, *rows = _table(folder / file) or [[]]
     if header != ["video", "audio", "label"] or any(len(row) != 3 for row in rows):
-        raise SoundspotError(
-            f"{folder / file} must have the columns video, audio, label in every row"
-        )
+        raise SoundspotError(f"{folder / file} must have the columns video, audio, label")
     labels = {label for _, _, label in rows} - {"non-sounding"}
     if labels:
         raise SoundspotError(f"{folder / file}: expected non-sounding pairs only, got {labels}")
@@ -124,9 +122,7 @@ def _select(items: list[BenchmarkItem], path: Path) -> list[BenchmarkItem]:
     ids = [row[0].strip() for row in _table(path)]
     unknown = [id for id in ids if id not in known]
     if unknown:
-        raise SoundspotError(
-            f"{path}: {len(unknown)} of {len(ids):,} ids have no boxes, the first is {unknown[0]}"
-        )
+        raise SoundspotError(f"{path}: {len(unknown)} ids have no boxes, the first is {unknown[0]}")
     return [known[id] for id in ids]
 
 
@@ -164,10 +160,7 @@ def _rows(path: Path, columns: str) -> list[dict[str, Any]]:
         values = row if isinstance(row, dict) else {}
         for key, kind in kinds.items():
             if not isinstance(values.get(key), kind):
-                raise SoundspotError(
-                    f"{path}, row {number}: expected {', '.join(kinds)}, "
-                    f"but {key} is missing or not a {kind.__name__}"
-                )
+                raise SoundspotError(f"{path}, row {number}: {key} must be a {kind.__name__}")
     return rows
 
 
@@ -182,8 +175,6 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode()
     except FileNotFoundError as error:
-        raise SoundspotError(
-            f"no {path.name} in {path.parent}: is this the annotations folder?"
-        ) from error
+        raise SoundspotError(f"no {path.name} in {path.parent}, the annotations' folder") from error
     except OSError as error:
         raise SoundspotError(f"cannot read {path}: {error}") from error

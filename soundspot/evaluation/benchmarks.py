@@ -68,22 +68,13 @@ def load_benchmark(name: str, annotations: Path) -> list[BenchmarkItem]:
     """Read a benchmark's items from the folder of its annotation files and check their number."""
     benchmark = find_benchmark(name)
     if benchmark.read is None:
-        raise SoundspotError(
-            f"{name} has no annotation files, so {annotations} is of no use: its truth is in the "
-            "pair set that `soundspot prepare` makes"
-        )
+        raise SoundspotError(f"the truth of {name} is in its pair set, not in annotation files")
     items = benchmark.read(annotations)
     repeated = [id for id, times in Counter(item.id for item in items).items() if times > 1]
     if repeated:
-        raise SoundspotError(
-            f"{name} in {annotations}: {len(repeated)} ids appear more than once, the first is "
-            f"{repeated[0]}"
-        )
+        raise SoundspotError(f"{name} in {annotations}: id {repeated[0]} appears more than once")
     if len(items) != benchmark.count:
-        raise SoundspotError(
-            f"{name} in {annotations}: expected {benchmark.count:,} {benchmark.unit}, "
-            f"got {len(items):,}"
-        )
+        raise SoundspotError(f"{name} in {annotations} has {len(items):,}, not {benchmark.count:,}")
     return items
 
 

@@ -62,9 +62,7 @@ def evaluate(
     if not chosen:
         raise SoundspotError(f"name a benchmark: {', '.join(BENCHMARKS)}")
     if not 0 <= guidance < 1:
-        raise SoundspotError(
-            f"the weight of object guidance must be at least 0 and below 1, got {guidance}"
-        )
+        raise SoundspotError(f"the weight of guidance must be from 0 to below 1, got {guidance}")
     if (guidance or outline) and not models:
         raise SoundspotError("object guidance and outlines need a model")
     if out is not None:
@@ -93,8 +91,5 @@ def _pair_set(benchmark: Benchmark, data: str | Path | None, needed: bool) -> Pa
     if benchmark.split is not None and usual.is_dir():
         return PairSet.open(usual)
     if needed:
-        raise SoundspotError(
-            f"a model needs the pictures and sounds of {benchmark.name}: name their pair set",
-            "missing",
-        )
+        raise SoundspotError(f"a model needs the pair set of {benchmark.name}: name it", "missing")
     return None

@@ -79,9 +79,7 @@ def paired_test(
 ) -> PairedTest:
     """Compare two models by one value per pair, both in the same order of pairs."""
     if len(a) != len(b):
-        raise SoundspotError(
-            f"a paired test needs both models on the same pairs, got {len(a):,} and {len(b):,}"
-        )
+        raise SoundspotError(f"a paired test needs the same pairs, got {len(a):,} and {len(b):,}")
     difference = a - b
     interval = bootstrap(difference, resamples)
     rng = np.random.default_rng(0)

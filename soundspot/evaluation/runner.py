@@ -136,10 +136,7 @@ def score_benchmark(
     missing |= dropped
     if not scenes:
         reason = next(iter(missing.values()), NO_MEDIA)
-        raise SoundspotError(
-            f"none of the {benchmark.count:,} {benchmark.unit} of {benchmark.name} can be "
-            f"evaluated; the first: {reason}"
-        )
+        raise SoundspotError(f"no pair of {benchmark.name} can be evaluated; the first: {reason}")
     shown = [scene for scene in scenes if scene.visible]
     visible = np.array([scene.visible for scene in scenes])
     trial = _Trial(benchmark, pairs, scenes, visible, benchmark.truths(shown))

@@ -44,10 +44,7 @@ class SavedMaps:
         maps = [self._read(id) for id in ids]
         for id, map in zip(ids, maps, strict=True):
             if map.shape != maps[0].shape:
-                raise SoundspotError(
-                    f"{self.folder}: expected maps of the same size, but {ids[0]} is "
-                    f"{maps[0].shape[0]}x{maps[0].shape[1]} and {id} {map.shape[0]}x{map.shape[1]}"
-                )
+                raise SoundspotError(f"{self.folder}: the maps of {ids[0]} and {id} differ in size")
         return np.stack(maps)
 
     def _path(self, id: str) -> Path:
@@ -64,10 +61,7 @@ class SavedMaps:
             # NumPy refuses to unpickle.
             values = self._archive[id] if id in self._archive else np.load(self._path(id))
             if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "fiub":
-                raise ValueError(
-                    f"expected the map of {id} to be numbers of shape height x width, got "
-                    f"{values.dtype} of shape {values.shape}"
-                )
+                raise ValueError(f"the map of {id} is {values.dtype} of shape {values.shape}")
             map: Float32[np.ndarray, "h w"] = values.astype(np.float32)
             if not np.isfinite(map).all():
                 raise ValueError(f"the map of {id} contains NaN or infinity")

@@ -162,9 +162,7 @@ def _load(
     """Load the model in a process; it must be the same on every machine."""
     localizer = load(model, device)
     if localizer.digest != digest:
-        raise SoundspotError(
-            f"{platform.node()} has a different {localizer.name}: all machines need the same"
-        )
+        raise SoundspotError(f"{platform.node()} has another {localizer.name} than this machine")
     return partial(localize_one, localizer, root, *how)
 
 

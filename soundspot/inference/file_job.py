@@ -105,9 +105,7 @@ def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
     with opened(job.file) as picture:
         if job.audio is None and not picture.info.has_sound:
             kind = "an image" if picture.info.kind == "image" else "a video"
-            raise SoundspotError(
-                f"{job.file} is {kind} without sound: name a sound file too", "no-sound"
-            )
+            raise SoundspotError(f"{job.file} is {kind} without sound: name one too", "no-sound")
         with opened(job.audio or picture) as sound:
             sound.info.require_sound()
             if video:

@@ -25,14 +25,10 @@ def as_frame(frame: FrameLike) -> UInt8[np.ndarray, "height width 3"]:
         frame = decode_image("the image", frame)
     elif isinstance(frame, Tensor):
         if frame.ndim != 3 or frame.shape[0] != 3:
-            raise SoundspotError(
-                f"expected a frame tensor of shape 3 x H x W, got {tuple(frame.shape)}"
-            )
+            raise SoundspotError(f"a frame tensor is 3 x H x W, got {tuple(frame.shape)}")
         frame = frame.detach().cpu().permute(1, 2, 0).numpy()
     elif not isinstance(frame, np.ndarray):
-        raise SoundspotError(
-            f"expected a frame as a NumPy array, PIL image or tensor, got {type(frame).__name__}"
-        )
+        raise SoundspotError(f"a frame is an array, image or tensor, got {type(frame).__name__}")
     if frame.dtype != np.uint8:
         raise SoundspotError(f"expected a frame of uint8 values 0..255, got {frame.dtype}")
     if frame.ndim != 3 or frame.shape[2] != 3 or 0 in frame.shape:
@@ -45,9 +41,7 @@ def as_waveform(waveform: WaveformLike) -> Float32[np.ndarray, "48000"]:
     if isinstance(waveform, Tensor):
         waveform = waveform.detach().cpu().numpy()
     elif not isinstance(waveform, np.ndarray):
-        raise SoundspotError(
-            f"expected a waveform as a NumPy array or tensor, got {type(waveform).__name__}"
-        )
+        raise SoundspotError(f"a waveform is an array or tensor, got {type(waveform).__name__}")
     if not np.issubdtype(waveform.dtype, np.floating):
         raise SoundspotError(f"expected a waveform of floats in -1..1, got {waveform.dtype}")
     if waveform.ndim != 1 or waveform.size == 0:

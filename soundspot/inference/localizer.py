@@ -232,9 +232,7 @@ class Localizer:
             100
         """
         if len(frames) != len(waveforms):
-            raise SoundspotError(
-                f"expected a waveform for each frame, got {len(waveforms)} for {len(frames)}"
-            )
+            raise SoundspotError(f"got {len(waveforms)} waveforms for {len(frames)} frames")
         results: list[Localization] = []
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]

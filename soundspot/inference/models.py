@@ -79,9 +79,7 @@ def open_model(name_or_path: str | Path | None = None, device: str = AUTO) -> Lo
     if labels_name is None:
         return model
     if not names_sounds:
-        raise SoundspotError(
-            f"{chosen}: a label map needs a model on pretrained YAMNet, which names sounds"
-        )
+        raise SoundspotError(f"{chosen}: a label map needs a model that hears by YAMNet")
     table = sound_table(open_label_map(labels_name))
     named = _read_part(labels_name, place)
     encoders = (*features.visual_encoders, *named.card.features.visual_encoders)

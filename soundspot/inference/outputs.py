@@ -22,9 +22,7 @@ def check_onnx(path: Path) -> None:
     check_file(path, kind="ONNX file", endings=[".onnx"])
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
-            raise SoundspotError(
-                f"ONNX files need {name}: {install_advice('export')}", "not-installed"
-            )
+            raise SoundspotError(f"no {name}: {install_advice('export')}", "not-installed")
 
 
 def check_file(

@@ -157,9 +157,7 @@ class Localization:
                 the lowest and highest of the map.
         """
         if self.frame is None or self.waveform is None:
-            raise SoundspotError(
-                "this result was stored without its frame: localize it again", "no-picture"
-            )
+            raise SoundspotError("this result was stored without its frame", "no-picture")
         heat, box = self.heat, self.box
         if scale is not None:
             heat = map_heat(self.map, *scale)

@@ -140,9 +140,7 @@ def iter_frames(media: Media, fps: float) -> Iterator[tuple[float, Picture]]:
     with opened(media) as file:
         file.info.require_video()
         if not 0 < fps < math.inf:
-            raise MediaError(
-                f"expected a number of frames per second above 0, got {fps}", "bad-input"
-            )
+            raise MediaError(f"expected frames per second above 0, got {fps}", "bad-input")
         times = (k / fps for k in itertools.count())
         frames = decoding.shown(file.walk("video"), times, hold=-decoding.CLOCK_TOLERANCE)
         for time, frame in frames:

@@ -87,9 +87,7 @@ def _outline(method: str, config: Mapping[str, Any]) -> Method:
         raise SoundspotError(f"a {method} model of these sizes cannot be built") from error
     count = sum(tensor.numel() for tensor in outline.state_dict().values())
     if count > LARGEST:
-        raise SoundspotError(
-            f"a {method} model of these sizes has {count:,} parameters, more than {LARGEST:,}"
-        )
+        raise SoundspotError(f"a {method} of these sizes has {count:,} parameters: too many")
     return outline
 
 
@@ -163,9 +161,7 @@ def load(path: Path) -> tuple[Method, Card]:
         model.load_state_dict(state)
     except (OSError, SafetensorError, RuntimeError, SoundspotError) as error:
         reason = str(error).splitlines()[0]
-        raise SoundspotError(
-            f"{path} is damaged or does not fit its card ({reason}); train or export it again"
-        ) from error
+        raise SoundspotError(f"{path} is damaged or does not fit its card ({reason})") from error
     return model.eval(), card
 
 

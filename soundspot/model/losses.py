@@ -89,10 +89,7 @@ def whiten(z: Vectors, ridge: float = 1e-3) -> Vectors:
     """Cholesky whitening over the batch."""
     batch, dim = z.shape
     if batch <= dim:
-        raise SoundspotError(
-            f"W-MSE whitens {dim} dimensions and needs a batch above {dim}, not {batch}: "
-            "lower model.projection or raise train.batch"
-        )
+        raise SoundspotError(f"W-MSE of {dim} dimensions needs a larger batch than {batch}")
     centered = (z - z.mean(dim=0)).double()
     covariance = centered.T @ centered / (batch - 1)
     identity = torch.eye(dim, dtype=covariance.dtype, device=z.device)

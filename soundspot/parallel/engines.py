@@ -72,9 +72,7 @@ def map_loaded(
 def check_visible(path: Path) -> None:
     """Refuse to work on a machine that does not see a file or folder."""
     if not path.exists():
-        raise SoundspotError(
-            f"{platform.node()} does not see {path}: every machine needs the same files"
-        )
+        raise SoundspotError(f"{platform.node()} does not see {path}, as every machine must")
 
 
 def _return(function: Callable[[T], R]) -> Callable[[T], R]:

@@ -73,9 +73,7 @@ class Media:
             scenes, _ = find_scenes(benchmark, self.test_on, self.annotations)
             counts.append(sum(scene.visible for scene in scenes))
             if not counts[-1]:
-                raise SoundspotError(
-                    f"{self.test_on.root} has none of the pairs of {benchmark.name}"
-                )
+                raise SoundspotError(f"{self.test_on.root} has no pair of {benchmark.name}")
             if len(scenes) < benchmark.count:
                 whole = f"{benchmark.count:,} {benchmark.unit} of {benchmark.name}"
                 parts.append(f"{len(scenes):,} of the {whole}")
@@ -137,10 +135,7 @@ def find_media(
     train_on = PairSet.open(data)
     names = choose_benchmarks(train_on.name, benchmarks)
     if test is None and train_on.name != "escvoc":
-        raise SoundspotError(
-            f"a table of {train_on.name} needs a test set: give --test (the pair set of its "
-            "media) and --annotations"
-        )
+        raise SoundspotError(f"{train_on.name} has no test set of its own: give --test")
     test_on = train_on if test is None else PairSet.open(test)
     return Media(train_on, test_on, tuple(map(find_benchmark, names)), annotations)
 

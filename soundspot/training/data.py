@@ -85,9 +85,7 @@ def check_batch(
     """Refuse a batch that is larger than the split it is drawn from, with some advice."""
     count = len(pairs.select(split))
     if count < batch:
-        raise SoundspotError(
-            f"the {split} split has {count} pairs, fewer than one batch of {batch}; {advice}"
-        )
+        raise SoundspotError(f"{split} has {count} pairs, less than a batch of {batch}; {advice}")
 
 
 def whole_split(data: TrainingData, batch: int) -> Iterator[Batch]:

@@ -349,10 +349,7 @@ class _Run:
             self.state = load_state(self.run / STATE, *parts, device, steps)
             self.console.print(f"resuming after step {self.state.step}")
         elif (self.run / RESULT).exists():
-            raise SoundspotError(
-                f"{self.run} is finished and was tidied, so it cannot be trained further: choose "
-                "another --out folder"
-            )
+            raise SoundspotError(f"{self.run} was tidied: it cannot be trained further")
         if not self.world.first:
             return
         write_text(stored, json.dumps(to_dict(self.recipe), indent=1) + "\n")

@@ -160,21 +160,12 @@ def check_selection(recipe: Recipe, pairs: PairSet) -> None:
         raise SoundspotError(f"the method {recipe.method} has nothing to train: use it as it is")
     select, splits = recipe.train.select, pairs.splits()
     if "val" not in splits:
-        raise SoundspotError(
-            f"{recipe.pairs} has no validation split, and the best weights are never selected on "
-            "the training pairs: prepare it with --val 0.1"
-        )
+        raise SoundspotError(f"{recipe.pairs} has no validation split: prepare it with --val 0.1")
     annotated = all(pair.boxes is not None for pair in pairs.select("val"))
     if select == "loss" and annotated:
-        raise SoundspotError(
-            f"the val split of {recipe.pairs} has boxes and so no augmented views: use "
-            "train.select=ciou"
-        )
+        raise SoundspotError(f"the val split of {recipe.pairs} has boxes: use train.select=ciou")
     if select != "loss" and not annotated:
-        raise SoundspotError(
-            f"train.select={select} needs boxes, but the val split of {recipe.pairs} has none: "
-            "use train.select=loss"
-        )
+        raise SoundspotError(f"the val split of {recipe.pairs} has no boxes: use train.select=loss")
     if "duets" in select and "duets-val" not in splits:
         raise SoundspotError(f"train.select={select} needs duets, but {recipe.pairs} has none")
 
@@ -191,7 +182,4 @@ def check_same(path: Path, recipe: Recipe) -> None:
     stored = read_typed(path, Recipe, f"delete {path.parent} to start again", with_earlier_meaning)
     train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
     if replace(stored, train=train) != recipe:
-        raise SoundspotError(
-            f"{path.parent} contains a run of another recipe; choose another --out folder, or "
-            "delete it"
-        )
+        raise SoundspotError(f"{path.parent} has a run of another recipe; choose another --out")

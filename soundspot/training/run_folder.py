@@ -104,9 +104,7 @@ def load_state(
         state = from_dict(TrainState, progress)
     except Exception as error:  # torch reports a broken file as almost anything
         reason = (str(error) or repr(error)).splitlines()[0][:200]
-        raise SoundspotError(
-            f"{path} is damaged ({reason}); delete {path.parent} to start again"
-        ) from error
+        raise SoundspotError(f"{path} is damaged ({reason}); delete {path.parent}") from error
     method.load_state_dict(stored["method"])
     average.state = stored["average"]
     # The recipe has the settings of the groups; only the moments come from the file.

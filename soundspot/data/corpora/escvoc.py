@@ -187,9 +187,7 @@ def read_list(path: Path, columns: str, benchmark: str) -> list[Row]:
     try:
         rows = parse_json(read_bytes(path))
     except FileNotFoundError as error:
-        raise SoundspotError(
-            f"{path.parent} is not the {benchmark} benchmark: it has no {path.name}"
-        ) from error
+        raise SoundspotError(f"{path.parent} is not {benchmark}: it has no {path.name}") from error
     except (OSError, ValueError) as error:
         raise SoundspotError(f"{path} cannot be read ({error})") from error
     if not isinstance(rows, list):
@@ -207,10 +205,7 @@ def read_photograph(row: Row) -> NDArray[np.uint8]:
     height, width = frame.shape[:2]
     shrink = min(1.0, SHORT_SIDE / min(height, width))  # the benchmark enlarged nothing
     if max(abs(width * shrink - row["width"]), abs(height * shrink - row["height"])) > 1:
-        raise SoundspotError(
-            f"{row['path']} is not the benchmark's picture: "
-            f"{width}x{height} does not shrink to {row['width']}x{row['height']}"
-        )
+        raise SoundspotError(f"{row['path']} is not the benchmark's picture: {width}x{height}")
     frame = resize_frame(frame, row["height"], row["width"])
     return _as_published(frame) if row.get("original") else frame
 

@@ -56,13 +56,9 @@ def read_truth(path: Path) -> dict[str, tuple[str, tuple[Box, ...]]]:
             for row in parse_json(read_bytes(path))
         }
     except FileNotFoundError as error:
-        raise SoundspotError(
-            f"no {path.name} in {path.parent}: is this VGG-SS's folder?"
-        ) from error
+        raise SoundspotError(f"no {path.name} in {path.parent}: is this VGG-SS?") from error
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise SoundspotError(
-            f"{path} is not VGG-SS's list of file, class and bbox ({error!r})"
-        ) from error
+        raise SoundspotError(f"{path} is not VGG-SS's list of boxes ({error!r})") from error
     if not truth:
         raise SoundspotError(f"{path} is not VGG-SS's list: it is empty")
     return truth

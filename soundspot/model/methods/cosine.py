@@ -75,16 +75,10 @@ def negative_pairs(batch: Batch, negatives: Negatives) -> Bool[Tensor, "k k"]:
         return other_pairs(batch)
     cls = whole(batch.cls)
     if (cls < 0).any():
-        raise SoundspotError(
-            "model.negatives=other_class needs the class of every pair, but some pairs have none; "
-            "use model.negatives=all"
-        )
+        raise SoundspotError("negatives=other_class needs the class of every pair: use all")
     chosen = cls[:, None] != cls[None, :]
     if not chosen.any():
-        raise SoundspotError(
-            f"all {len(chosen)} pairs of a batch have one class, so none has a negative; raise "
-            "train.batch, or learn from more than one class"
-        )
+        raise SoundspotError("all pairs of a batch have one class: raise train.batch")
     return chosen
 
 

@@ -129,8 +129,5 @@ def other_pairs(batch: Batch) -> Bool[Tensor, "k k"]:
     """Which sound (column) belongs to another pair than the frame (row); there must be one."""
     size = len(whole(batch.cls))
     if size < 2:
-        raise SoundspotError(
-            f"this method tells pairs from each other and cannot learn from a batch of {size}; "
-            "raise train.batch"
-        )
+        raise SoundspotError(f"this method cannot learn from a batch of {size}; raise train.batch")
     return ~torch.eye(size, dtype=torch.bool, device=batch.cls.device)
