@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, or else an occasional line."""
+"""Progress on standard error: a bar, if it is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -32,21 +32,8 @@ def counting(description: str, total: int) -> Iterator[Callable[[int], None]]:
     )
 
     console = Console(stderr=True)
-    done = 0
-
-    def tell(more: int) -> None:
-        """A line at every hundredth of the work."""
-        nonlocal done
-        before, done = done, done + more
-        if done * 100 // total > before * 100 // total:
-            line = f"{description}: {done:,} of {total:,}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    if not console.is_terminal:
-        yield tell
-        return
     columns = TextColumn(description), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)
 

@@ -52,16 +52,13 @@ GRAY: Color = (112, 118, 130)
 RULE: Color = (225, 228, 233)
 BLUE: Color = (58, 104, 176)
 GREEN: Color = (80, 250, 160)
-RED: Color = (200, 24, 36)
 
 MARGIN, GAP = 28, 22
 PANEL_WIDTH, PANEL_HEIGHT = 480, 400
 LOWEST, SOUND_WIDTH = 300, 360  # a wide frame still leaves room for the sound beside it
 HEADING, BODY, SMALL, SMALLEST = 17, 14, 12, 8
 SHORTEST = logmel.SAMPLE_RATE // 10  # samples of a sound that can be drawn
-STAMP = 26  # pixels of the warning on a map
 LINE = 20  # from one line of a caption to the next
-WARNING = "UNTRAINED HEADS: THIS MAP MEANS NOTHING"
 
 
 def overlay(
@@ -107,7 +104,6 @@ def triptych(
     headings: tuple[str, str, str] = ("Frame", "Where it sounds", "Sound"),
     caption: Sequence[str] = (),
     footer: str = "",
-    trained: bool = True,
     heard: tuple[float, float] | None = None,
     strength: float = 1.0,
 ) -> Image.Image:
@@ -115,8 +111,7 @@ def triptych(
 
     The axis of the sound is `heard` in seconds, by default from 0 on; if that is shorter than the
     waveform, which then repeats it, only one round is drawn. The caption goes below the map, the
-    footer in small print below the frame. The map of an untrained model, which means
-    nothing, is stamped. `strength` is the map's opacity.
+    footer in small print below the frame. `strength` is the map's opacity.
     """
     height, width = frame.shape[:2]
     scale = min(PANEL_WIDTH / width, PANEL_HEIGHT / height)
@@ -125,8 +120,6 @@ def triptych(
     small_heat = np.asarray(Image.fromarray(heat).resize(size, Image.Resampling.BILINEAR))
     place = _scale_box(box, frame, size)
     hot = Image.fromarray(overlay(small, np.clip(small_heat, 0, 1), place, strength))
-    if not trained:
-        _stamp(hot)
 
     column, tall = max(size[0], 160), max(size[1], LOWEST)
     lefts = (MARGIN, MARGIN + column + GAP, MARGIN + 2 * (column + GAP))
@@ -168,28 +161,12 @@ def caption_strip(height: int, width: int, lines: Sequence[str]) -> Page:
     return np.asarray(strip)
 
 
-def stamp_strip(height: int, width: int) -> Page:
-    """The lower edge of a picture of this height and width on which the warning is stamped."""
-    strip = Image.new("RGB", (width, min(height, STAMP)))
-    _stamp(strip)
-    return np.asarray(strip)
-
-
 def _scale_box(box: PixelBox | None, frame: Picture, size: tuple[int, int]) -> PixelBox | None:
     if box is None:
         return None
     x, y = size[0] / frame.shape[1], size[1] / frame.shape[0]
     x1, y1 = min(int(box[0] * x), size[0] - 1), min(int(box[1] * y), size[1] - 1)
     return x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))
-
-
-def _stamp(image: Image.Image) -> None:
-    """Stamp the warning on the map itself: the page around it may be cropped away."""
-    draw = ImageDraw.Draw(image)
-    height = min(image.height, STAMP)
-    draw.rectangle((0, image.height - height, image.width, image.height), fill=RED)
-    center = (image.width / 2, image.height - height / 2)
-    _write(draw, center, WARNING, BODY, WHITE, "mm", image.width - 8)
 
 
 def _sound_panel(

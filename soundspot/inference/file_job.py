@@ -152,7 +152,7 @@ def _paragraphs(job: FileJob, results: Sequence["Localization"]) -> list[str]:
 def _whole_video(
     job: FileJob, picture: OpenMedia, sound: OpenMedia, localizer: "Localizer", say: Say
 ) -> None:
-    from soundspot.inference import figures, video
+    from soundspot.inference import video
 
     rate = video.MAPS_PER_SECOND if job.fps_map is None else job.fps_map
     with _timeline(job.json) as note:
@@ -166,9 +166,8 @@ def _whole_video(
             note=note,
         )
     if job.json != STANDARD_OUTPUT:
-        warning = "" if localizer.card.trained else f" ({figures.WARNING})"
         silent = f", {done.silent} of them silent" if done.silent else ""
-        say(f"model: {localizer.name}{warning}")
+        say(f"model: {localizer.name}")
         say(f"maps:  {done.maps}{silent}")
         say(f"video: {job.out}")
 

@@ -174,7 +174,6 @@ class Localization:
             headings=self._headings(),
             caption=(self.caption,),
             footer=self.model + place,
-            trained=self.trained,
             heard=self.heard,
             strength=self.strength,
         )
@@ -239,9 +238,8 @@ class Localization:
 
     def describe(self, details: bool = False) -> str:
         """The answer in a sentence; with `details`, followed by the numbers behind it."""
-        lines = [self.caption] if self.trained else [self.caption, figures.WARNING]
         if not details:
-            return "\n".join(lines)
+            return self.caption
         named = ", ".join(f"{name} {score:.2f}" for name, score in worth_saying(self.labels))
         needed = "" if self.threshold is None else f" (visible from {self.threshold:.3f})"
         facts = {
@@ -252,7 +250,9 @@ class Localization:
             "box": "" if self.box is None else "{}, {}, {}, {}".format(*self.box),
             "peak": f"{self.score:.3f}{needed}",
         }
-        return "\n".join([*lines, *(f"{key}: {value}" for key, value in facts.items() if value)])
+        return "\n".join(
+            [self.caption, *(f"{key}: {value}" for key, value in facts.items() if value)]
+        )
 
 
 def worth_saying(labels: Labels) -> list[tuple[str, float]]:

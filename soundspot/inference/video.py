@@ -128,12 +128,10 @@ def render_video(
         outliner = load_outliner(localizer.device) if outline else None
         maps = smooth_maps(localizer, video, sound, maps_per_second, count, outliner)
 
-        trained = localizer.card.trained
-
         def drawn(shown: tuple[Any, SmoothedMap]) -> tuple[float, AnyPicture]:
             frame, now = shown
             picture = decoding.to_rgb(video.info.path, frame, LARGEST)
-            return now.at, draw(picture, now.similarity, now.strength, now.caption, trained)
+            return now.at, draw(picture, now.similarity, now.strength, now.caption)
 
         # A core is left to the pictures: torch threads that wait for each other are far slower.
         cores = max(1, torch.get_num_threads() - 1)
@@ -256,18 +254,14 @@ def draw(
     similarity: Float32[np.ndarray, "_h _w"] | None,
     strength: float,
     caption: tuple[str, ...],
-    trained: bool,
 ) -> AnyPicture:
-    """Lay a map over a picture, stamped if it means nothing, and write the caption below it."""
+    """Lay a map over a picture, and write the caption below it."""
     height, width, _ = picture.shape
     heat = np.zeros(decoding.at_most(LAYER, height, width), np.float32)
     if similarity is not None:
         heat = map_heat(resize_map(similarity, *heat.shape))
-    strips = [figures.overlay(picture, heat, None, strength), _caption(height, width, caption)]
-    if not trained:
-        stamp = figures.stamp_strip(height, width)
-        strips[:1] = [strips[0][: height - len(stamp)], stamp]
-    return np.vstack(strips)
+    shown = figures.overlay(picture, heat, None, strength)
+    return np.vstack([shown, _caption(height, width, caption)])
 
 
 _caption = lru_cache(maxsize=8)(figures.caption_strip)

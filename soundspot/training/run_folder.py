@@ -6,13 +6,12 @@ state.pt has the weights, the optimizer and the progress; log.jsonl one line of 
 import io
 import math
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from soundspot import __version__
@@ -130,34 +129,32 @@ def _check_parts(
     stored: Any, method: nn.Module, average: WeightAverage, optimizer: Optimizer
 ) -> None:
     """Refuse a state that is not of this method, average and optimizer."""
-    for part in ("method", "average", "optimizer", "progress"):
-        if not isinstance(stored, dict) or not isinstance(stored.get(part), dict):
-            raise SoundspotError(f"it has no {part}")
-    _check_tensors("method", stored["method"], method.state_dict())
-    _check_tensors("average", stored["average"], average.state)
-    own, given = optimizer.state_dict(), stored["optimizer"]
-    if given.keys() != own.keys():
-        raise SoundspotError("its optimizer is another one")
-    for group, old in zip(own["param_groups"], given["param_groups"], strict=True):
-        if old["params"] != group["params"]:
-            raise SoundspotError("its optimizer has other groups of parameters")
+    own, moments = optimizer.state_dict(), stored["optimizer"]["state"]
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for place, moments in given["state"].items():
-        shape = parameters[place].shape
-        expected = {"step": torch.zeros(()), "exp_avg": torch.empty(shape, device="meta")}
-        expected["exp_avg_sq"] = expected["exp_avg"]
-        _check_tensors(f"optimizer, parameter {place}", moments, expected)
+    expected = {
+        place: {"step": torch.zeros(())}
+        | dict.fromkeys(("exp_avg", "exp_avg_sq"), parameters[place])
+        for place in moments
+    }
+    for given, wanted in (
+        (stored["method"], method.state_dict()),
+        (stored["average"], average.state),
+        (moments, expected),
+        (stored["optimizer"]["param_groups"], own["param_groups"]),
+    ):
+        if _outline(given) != _outline(wanted):
+            raise ValueError("it is that of another method or optimizer")
 
 
-def _check_tensors(what: str, given: Any, expected: Mapping[str, Tensor]) -> None:
-    if not isinstance(given, dict) or given.keys() != expected.keys():
-        raise SoundspotError(f"its {what} has other parts than the method")
-    for name, tensor in given.items():
-        wanted = expected[name]
-        if not isinstance(tensor, Tensor) or tensor.shape != wanted.shape:
-            raise SoundspotError(f"its {what} has {name} in another shape")
-        if tensor.dtype != wanted.dtype or not tensor.isfinite().all():
-            raise SoundspotError(f"its {what} has {name} in other numbers")
+def _outline(value: Any) -> Any:
+    """Keys, and the shapes and types of tensors, whose numbers must be finite."""
+    if isinstance(value, dict):
+        return {key: _outline(item) for key, item in value.items()}
+    if isinstance(value, list):  # groups of the optimizer, whose settings the recipe has
+        return [group["params"] for group in value]
+    if not value.isfinite().all():
+        raise ValueError("it has numbers that are not finite")
+    return value.shape, value.dtype
 
 
 def read_log(run: Path, count: int | None = None) -> list[dict[str, Any]]:

@@ -195,18 +195,14 @@ def test_what_cannot_become_a_video(capsys, tmp_path, video, photo, sound):
     assert not (tmp_path / "where.mp4").exists()
 
 
-def test_an_untrained_model_says_so_in_print_and_in_the_picture(
-    capfd, tmp_path, photo, sound, monkeypatch
-):
+def test_an_untrained_model_says_so(capfd, tmp_path, photo, sound, monkeypatch):
     config = SSPLConfig(c_a=1024, hidden=29, projection=31)
     monkeypatch.setitem(models.UNTRAINED, "untrained-sspl", config)
     monkeypatch.setattr(models, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
     out = tmp_path / "a.png"
     arguments = ["localize", photo, "--audio", sound, "-o", str(out)]
     assert main([*arguments, "--model", "untrained-sspl"]) == 0
-    assert "MEANS NOTHING" in capfd.readouterr().out
-    stamped = (np.asarray(Image.open(out).convert("RGB")) == (200, 24, 36)).all(axis=-1)
-    assert stamped.sum() > 500  # the stamp on the map
+    assert "MEAN NOTHING" in capfd.readouterr().err
 
 
 def test_inputs_that_are_refused(capsys, tmp_path, photo, sound, video, model):

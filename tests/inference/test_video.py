@@ -172,13 +172,6 @@ def test_a_sound_that_is_shorter_or_longer_than_the_pictures(tmp_path: Path, sou
     assert len(media.read_waveform(out)) / RATE == pytest.approx(min(sounding, 3), abs=0.15)
 
 
-def test_an_untrained_model_is_stamped_on_every_picture(tmp_path: Path):
-    path, out = make(tmp_path / "v.mp4", 1, tone(440, 1)), tmp_path / "out.mkv"
-    render_video(brightness_localizer(trained=False), path, out, maps_per_second=1.0)
-    frame = media.read_frame(out, 0.9).astype(int)
-    assert np.abs(frame[45, 2] - figures.RED).max() < 40
-
-
 class Held:
     """A decoded frame that is counted as long as anybody holds it."""
 

@@ -33,10 +33,8 @@ def html_page(evaluation: Evaluation, facts: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    untrained = [model.name for model in evaluation.models if not model.card.trained]
     return environment.get_template("report.html").render(
         names=", ".join(result.benchmark.name for result in evaluation.results),
-        untrained=", ".join(untrained),
         protocol=MAIN,
         sections=[_section(result) for result in evaluation.results],
         facts={key: value for key, value in facts.items() if not isinstance(value, dict | list)},
