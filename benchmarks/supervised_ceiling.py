@@ -25,8 +25,8 @@ from soundspot.evaluation.benchmarks import BENCHMARKS, annotated_scenes
 from soundspot.evaluation.intervals import bootstrap
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import auc, ciou_at
+from soundspot.evaluation.predictions import cached_maps, validate
 from soundspot.evaluation.protocols import score
-from soundspot.evaluation.validation import cached_maps, validate
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.contrastive import Contrastive, ContrastiveConfig

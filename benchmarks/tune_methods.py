@@ -30,7 +30,7 @@ from rich.table import Table
 from soundspot.common.config import choose, from_dict, non_defaults
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.evaluation.validation import validate
+from soundspot.evaluation.predictions import validate
 from soundspot.model.checkpoint import build_method
 from soundspot.model.methods import METHODS
 from soundspot.reproduce.experiments import find_table, lines_for, recipe_of

@@ -77,7 +77,7 @@ def train(
     """
     import shlex
 
-    from soundspot.evaluation.validation import validate
+    from soundspot.evaluation.predictions import validate
     from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import find_recipe, read_recipe
     from soundspot.training.run_folder import training_curves

@@ -13,13 +13,11 @@ from cyclopts.exceptions import UnusedCliTokensError
 
 from soundspot import __version__
 from soundspot.cli.evaluate import audit, complexity, evaluate, reproduce
-from soundspot.cli.localize import demo, localize
+from soundspot.cli.localize import demo, localize, page, serve
 from soundspot.cli.options import complain
-from soundspot.cli.page import page, serve
-from soundspot.cli.pairs import encode, pairs_app
+from soundspot.cli.pairs import encode, pairs_app, weights_app
 from soundspot.cli.prepare import prepare_app
 from soundspot.cli.train import export, export_onnx, recipes, tidy, train
-from soundspot.cli.weights import weights_app
 from soundspot.common.errors import SoundspotError
 
 app = App(

@@ -95,7 +95,7 @@ _INT64 = Range(-(2**63), 2**63 - 1)  # PyTorch takes no larger ones
 def from_dict(cls: type[T], values: Any, where: str = "") -> T:
     """Build a (nested) frozen dataclass from YAML or JSON values; `where` names their section."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{where or cls.__name__} must be keys and values, not {_short(values)}")
+        raise ConfigError(f"{where or cls.__name__} must be a section, not {_short(values)}")
     hints, fields = _fields_of(cls)  # type: ignore[arg-type]
     made: dict[str, Any] = {}
     for key, value in values.items():

@@ -26,9 +26,8 @@ from torch import Tensor
 from soundspot.common.config import non_defaults, read_typed, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet
-from soundspot.encoders.joined import join
 from soundspot.encoders.table import ENCODERS
-from soundspot.features.spec import FeatureSpec, join_digests, kind_of
+from soundspot.features.spec import FeatureSpec, join, join_digests, kind_of
 from soundspot.media.decoding import AnyPicture
 
 CODE_VERSION = 1  # raise it when the same inputs would give different features

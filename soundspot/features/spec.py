@@ -1,4 +1,7 @@
-"""What features to compute, and the frozen encoders that compute them."""
+"""What features to compute, and the frozen encoders that compute them.
+
+Axes: b batch, c channels of all encoders, h w the feature grid.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,16 +10,19 @@ from typing import Annotated, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.common.config import Range, Seed, choose, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
-from soundspot.encoders.joined import SEPARATOR, JoinedEncoder
 from soundspot.encoders.registry import EncoderSpec
 from soundspot.encoders.table import ENCODERS, build_encoder
 from soundspot.encoders.views import DEFAULT_AUGMENTATIONS, check_augmentations
 from soundspot.parallel.devices import multiplies_bfloat16
+
+SEPARATOR = "+"  # between the names of joined encoders, as in vgg16+mobilenetv2
+EPSILON = 1e-6  # of a mean square
 
 # Encoders are frozen, and the largest part of a model by far.
 _in_use: WeakValueDictionary[tuple[EncoderSpec, torch.device], nn.Module] = WeakValueDictionary()
@@ -189,3 +195,25 @@ def _digest_tensors(*states: Mapping[str, Tensor]) -> str:
             sha.update(name.encode())
             sha.update(tensor.cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()[:16]
+
+
+class JoinedEncoder(nn.Module):
+    """Encoders that see the same pictures, each at its own size."""
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, *views: Float[Tensor, "b 3 _h _w"]) -> Float[Tensor, "b c h w"]:
+        """One view of the pictures for each encoder, in their order."""
+        return join([part(view) for part, view in zip(self.parts, views, strict=True)])
+
+
+def join(features: Sequence[Float[Tensor, "b _c h w"]]) -> Float[Tensor, "b c h w"]:
+    """Join by channel; every location of each feature gets a mean square of 1 first.
+
+    Otherwise the encoder with the larger values would drown the others.
+    """
+    squares = [feature.square().mean(dim=1, keepdim=True) for feature in features]
+    scaled = [f * (s + EPSILON).rsqrt() for f, s in zip(features, squares, strict=True)]
+    return torch.cat(scaled, dim=1)

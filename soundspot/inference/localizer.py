@@ -25,8 +25,7 @@ from soundspot.encoders.views import evaluation_views
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.features.spec import Encoders, load_encoders
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
-from soundspot.inference.maps import FINER, resize_map, zoom
-from soundspot.inference.motion import motion_map
+from soundspot.inference.maps import FINER, motion_map, resize_map, zoom
 from soundspot.inference.result import Localization
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.films import Film

@@ -5,7 +5,10 @@ part of a map is small, the window around its peak, half as wide and half as hig
 encoded as a picture of its own. Its map lies on a grid twice as fine, and where the two overlap
 they are averaged. Even so a map is broader than a small thing, so its hot part is narrowed.
 
-Axes: b samples, k windows, h w a map on its grid, h2 w2 a grid twice as fine, height width pixels.
+What moves around a moment is told by differences of small gray pictures, less the camera's.
+
+Axes: b samples, k windows, n pictures, s their side, h w a map on its grid, h2 w2 a grid twice as
+fine, height width pixels.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +23,7 @@ from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
 from soundspot.media.decoding import AnyPicture
+from soundspot.media.films import Film
 
 PixelBox = tuple[int, int, int, int]  # x1, y1, x2, y2; x2 and y2 are exclusive
 CONTOUR_LEVEL = 0.5  # where the protocol `sspl` and the box cut the map
@@ -184,3 +188,26 @@ def tighten(maps: Float32[np.ndarray, "b h w"], small: float) -> Float32[np.ndar
     return np.asarray(
         lowest + np.ptp(maps, axis=(1, 2), keepdims=True) * stretched**power, np.float32
     )
+
+
+# --- motion ---
+
+
+BLUR = 0.05  # of the side
+
+
+def motion_map(film: Film | None, height: int, width: int) -> Float32[np.ndarray, "h w"]:
+    """How much each place of the frame moves, from 0 to 1; 0 everywhere if nothing does.
+
+    A moving camera changes the whole picture: of every difference its median is taken off.
+    """
+    if film is None or len(film) < 2:
+        return np.zeros((height, width), np.float32)
+    changes = np.abs(np.diff(film.astype(np.float32), axis=0))
+    changes -= np.median(changes, axis=(1, 2), keepdims=True)
+    moved = np.sqrt(changes.clip(min=0)).mean(axis=0)
+    side = np.arange(len(moved))
+    spread = np.exp(-((side[:, None] - side) ** 2) / (2 * (BLUR * len(moved)) ** 2))
+    spread /= spread.sum(axis=1, keepdims=True)
+    blurred = np.asarray(spread @ moved @ spread.T, np.float32)
+    return np.asarray(min_max(resize_map(blurred, height, width)), np.float32)

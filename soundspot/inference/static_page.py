@@ -112,8 +112,8 @@ def _exported() -> Path:
         return path
     place.mkdir(parents=True, exist_ok=True)
     check_onnx(path)
-    from soundspot.inference.answer_graph import write_answer_graph
     from soundspot.inference.models import load
+    from soundspot.inference.onnx_export import write_answer_graph
 
     log.warning("preparing the model for the page, once")
     model = load(MODEL, "cpu")

@@ -23,11 +23,11 @@ from soundspot.evaluation.benchmarks import Benchmark, find_benchmark, find_scen
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.listening import mean_of_group, peak_on_side
 from soundspot.evaluation.metrics import PerPair
+from soundspot.evaluation.predictions import validate
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Contender
 from soundspot.evaluation.runner import Evaluation, Result
 from soundspot.evaluation.source_detection import ALL
-from soundspot.evaluation.validation import validate
 from soundspot.features.cache import open_encoded, sound_shape
 from soundspot.features.encoding import encode_with_bar
 from soundspot.inference.localizer import Localizer, Part

@@ -214,7 +214,7 @@ def test_escvoc_reports_what_is_missing_and_replaces_nothing(escvoc: Path, tmp_p
         ("duet-val-0000", "missing"),
     }
     reasons = {entry.item: entry.reason for entry in summary.losses}
-    assert "300x700 does not shrink to 341x256" in reasons["images/dog_0.jpg"]
+    assert "300x700" in reasons["images/dog_0.jpg"]
     assert reasons["pair dog_2"] == "needs sounds/1-3-A-0.flac"
     assert [pair.id for pair in summary.pairset.pairs] == ["cat_1"]
     head = json.loads((tmp_path / "out/pairset.json").read_text())

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from soundspot.encoders.joined import JoinedEncoder, join
+from soundspot.features.spec import JoinedEncoder, join
 
 
 def test_every_location_of_each_feature_has_a_mean_square_of_one():

@@ -6,7 +6,7 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.benchmarks import annotated_scenes
-from soundspot.evaluation.validation import cached_maps, validate
+from soundspot.evaluation.predictions import cached_maps, validate
 from soundspot.features.encoding import encode
 from soundspot.features.spec import FeatureSpec
 from soundspot.model.methods.method import Method

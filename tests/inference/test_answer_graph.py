@@ -8,9 +8,13 @@ import torch
 
 from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_view, normalize
-from soundspot.inference.answer_graph import AnswerGraph, resizing_matrix, write_answer_graph
 from soundspot.inference.models import load
-from soundspot.inference.onnx_export import run_onnx
+from soundspot.inference.onnx_export import (
+    AnswerGraph,
+    resizing_matrix,
+    run_onnx,
+    write_answer_graph,
+)
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.media.resizing import resize_frame
 

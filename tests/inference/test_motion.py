@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from soundspot.inference.motion import motion_map
+from soundspot.inference.maps import motion_map
 
 
 def test_the_moving_part_is_hottest_also_when_the_whole_picture_flickers():
