@@ -80,15 +80,6 @@ def test_triptych_of_any_shape(shape, labels):
     assert 700 < page.width < 1500 and 350 < page.height < 600
 
 
-def test_a_trained_map_carries_no_warning_and_an_untrained_one_carries_two():
-    def red(page: Image.Image) -> np.ndarray:
-        return (np.asarray(page) == figures.RED).all(axis=2)
-
-    frame, heat = gray(97, 131), ramp(97, 131)
-    assert not red(figures.triptych(frame, heat, TONE)).any()
-    assert red(figures.triptych(frame, heat, TONE, trained=False)).any()
-
-
 def test_a_caption_needs_room_below_and_nothing_else_moves():
     frame, heat = gray(97, 131), ramp(97, 131)
     plain = figures.triptych(frame, heat, TONE)

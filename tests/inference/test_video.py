@@ -50,14 +50,14 @@ def test_a_picture_looks_like_an_overlay_on_a_coarser_layer(shape, strength: flo
     heat = map_heat(resize_map(s, *shape))
     strip = figures.caption_strip(*shape, ("heard: dog", ""))
     wanted = np.vstack([figures.overlay(frame, heat, None, strength), strip])
-    found = video.draw(frame, s, strength, ("heard: dog", ""), trained=True)
+    found = video.draw(frame, s, strength, ("heard: dog", ""))
     assert found.shape == wanted.shape
     assert np.abs(found - wanted.astype(float)).mean() < 2.5
 
 
 def test_without_a_map_the_picture_is_only_muted():
     cold = figures.overlay(square(3), np.zeros((47, 63), np.float32))
-    assert (video.draw(square(3), None, 1.0, ("",), trained=True)[:47] == cold).all()
+    assert (video.draw(square(3), None, 1.0, ("",))[:47] == cold).all()
 
 
 def constant(value: float) -> np.ndarray:
