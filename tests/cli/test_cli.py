@@ -195,14 +195,14 @@ def test_what_cannot_become_a_video(capsys, tmp_path, video, photo, sound):
     assert not (tmp_path / "where.mp4").exists()
 
 
-def test_an_untrained_model_says_so(capfd, tmp_path, photo, sound, monkeypatch):
+def test_an_untrained_model_says_so(caplog, tmp_path, photo, sound, monkeypatch):
     config = SSPLConfig(c_a=1024, hidden=29, projection=31)
     monkeypatch.setitem(models.UNTRAINED, "untrained-sspl", config)
     monkeypatch.setattr(models, "FeatureSpec", lambda: FeatureSpec(pretrained=False))
     out = tmp_path / "a.png"
     arguments = ["localize", photo, "--audio", sound, "-o", str(out)]
     assert main([*arguments, "--model", "untrained-sspl"]) == 0
-    assert "MEAN NOTHING" in capfd.readouterr().err
+    assert "MEAN NOTHING" in caplog.text
 
 
 def test_inputs_that_are_refused(capsys, tmp_path, photo, sound, video, model):
@@ -275,7 +275,7 @@ def test_a_model_that_is_not_there(capsys, tmp_path, video, monkeypatch):
         ("localize a.mp4 --at 1:60:00", '"1:60:00" is not a time'),
         ("localize a.mp4 --modell x", "see `soundspot localize --help`"),
         ("prepare folder", "see `soundspot prepare folder --help`"),
-        ("pairs check absent", "there is no folder absent"),
+        ("pairs check absent", "no folder absent"),
         ("weights fetch nonsense", "nonsense"),
         ("weights frob", 'Unknown command "frob"'),
     ],
