@@ -17,7 +17,7 @@ from soundspot.common.errors import SoundspotError
 if TYPE_CHECKING:
     from soundspot.evaluation.evaluate import evaluate
     from soundspot.inference.batch import localize_files
-    from soundspot.inference.files import localize, localize_sources
+    from soundspot.inference.files import localize, localize_sources, localize_timeline
     from soundspot.inference.localizer import Localizer
     from soundspot.inference.models import load, model_names
     from soundspot.inference.result import Localization
@@ -33,6 +33,7 @@ __all__ = [
     "localize",
     "localize_files",
     "localize_sources",
+    "localize_timeline",
     "model_names",
     "render_video",
     "train",
@@ -47,6 +48,7 @@ _LAZY = {
     "localize": "soundspot.inference.files",
     "localize_files": "soundspot.inference.batch",
     "localize_sources": "soundspot.inference.files",
+    "localize_timeline": "soundspot.inference.files",
     "model_names": "soundspot.inference.models",
     "render_video": "soundspot.inference.video",
 }

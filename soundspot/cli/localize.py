@@ -48,7 +48,8 @@ def localize(
     """Show where the sound comes from in a video, or in a photo with a sound file.
 
     The extension of the output decides what is made. A picture shows one moment, or with --sources
-    one moment per sound. A video shows the moving heat map, with the sound.
+    one moment per sound. A video shows the moving heat map, with the sound. A timeline says what
+    sounds from when to when, and where; captions in .vtt stand beside what sounds.
 
     Given a folder or a list of files, every file is localized; the results are a picture per file,
     JSON lines and maps.
@@ -60,14 +61,15 @@ def localize(
         audio: Sound file to locate instead of the video's own sound.
         at: Time in the video: seconds, 0:12, the best of a few moments, or its middle, which is
             several times faster.
-        out: Picture (.png, .jpg, .jpeg, .webp) or video (.mp4, .mov, .mkv, .webm) to write, or a
-            folder. Default: NAME-soundspot.png in the current folder. A folder or list requires an
-            output folder.
+        out: Picture (.png, .jpg, .jpeg, .webp), video (.mp4, .mov, .mkv, .webm) or timeline (.srt,
+            .vtt, .csv, .json) to write, or a folder. Default: NAME-soundspot.png in the current
+            folder. A folder or list requires an output folder.
         model: Name of a model, .safetensors checkpoint or folder of a training run. Default:
             soundspot.
         json: Write box, score, labels and map to this JSON file: one line per map of a video, or
             one line per file if there are several; "-" is standard output.
-        sources: Separate up to this many sounds by time, and make a map of each.
+        sources: Tell up to this many sounds apart, by time and by what is heard, and make a map of
+            each.
         fps_map: Maps per second of a video. Default: 4.
         cycles: T of a model with a PCM. Default: the T it was trained with.
         outline: Outline the thing that sounds. Default: yes, except in a whole video, where it

@@ -173,6 +173,18 @@ def escvoc_hard(source: Path, out: Out, /, *, strict: Strict = False) -> int:
     return _report(prepare(source, out, read_waveform(weights.media("speech"))), strict)
 
 
+@prepare_app.command
+def escvoc_mix(source: Path, out: Out, /, *, strict: Strict = False) -> int:
+    """Make the escvoc-mix pair set: duets of ESC-VOC with both sounds at once.
+
+    Args:
+        source: The prepared pair set of ESC-VOC.
+    """
+    from soundspot.data.corpora.escvoc_mix import prepare
+
+    return _report(prepare(source, out), strict)
+
+
 def _report(summary: "Summary", strict: bool) -> int:
     from soundspot.data.writer import show_summary
 

@@ -23,6 +23,7 @@ from soundspot.evaluation.metrics import Truths, is_degenerate, truth_maps
 
 ALIASES = {"flickr": "flickr250"}
 HARD = ("escvoc-hard", "escvoc-hard-val")  # their classes are the ways in which they are degraded
+MIXED = ("escvoc-mix", "escvoc-mix-val")  # both sounds of a picture at once
 NO_MEDIA = "not in the pair set"
 
 
@@ -187,6 +188,8 @@ _IN_PAIR_SETS = (
     ("escvoc-duets-val", "ESC-VOC, 200 validation duets", 400, "duets-val"),
     ("escvoc-hard", "ESC-VOC, 154 test pairs as they are and degraded in six ways", 1_078, "test"),
     ("escvoc-hard-val", "ESC-VOC, the same of 154 validation pairs", 1_078, "val"),
+    ("escvoc-mix", "ESC-VOC, 500 test duets with both sounds at once", 1_000, "test"),
+    ("escvoc-mix-val", "ESC-VOC, 200 validation duets with both sounds at once", 400, "val"),
     ("boxed", "clips with boxes, your own", 0, ""),
     ("realclips", "real videos with their own sound", 0, ""),
     ("twoclass", "photographs of several things, each of which sounds in turn", 0, ""),

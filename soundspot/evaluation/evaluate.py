@@ -5,7 +5,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import PairSet
-from soundspot.evaluation.benchmarks import BENCHMARKS, HARD, Benchmark, find_benchmark
+from soundspot.evaluation.benchmarks import BENCHMARKS, HARD, MIXED, Benchmark, find_benchmark
 from soundspot.evaluation.report import check_folder, write_report
 from soundspot.evaluation.runner import Asked, Evaluation, score_benchmark
 from soundspot.evaluation.saved_maps import SavedMaps
@@ -85,7 +85,8 @@ def evaluate(
 
 def _pair_set(benchmark: Benchmark, data: str | Path | None, needed: bool) -> PairSet | None:
     """The pair set with a benchmark's media; None if there is none and none is needed."""
-    usual = DATA / ("escvoc-hard" if benchmark.name in HARD else benchmark.name.partition("-")[0])
+    parts = benchmark.name.split("-")
+    usual = DATA / "-".join(parts[: 2 if benchmark.name in (*HARD, *MIXED) else 1])
     if data is not None:
         return PairSet.open(Path(data))
     if benchmark.split is not None and usual.is_dir():

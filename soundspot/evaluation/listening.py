@@ -9,7 +9,7 @@ made it, s side of the evaluation map.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.metrics import PerPair, RawMaps, Truths
-from soundspot.evaluation.protocols import is_flat
+from soundspot.evaluation.protocols import evaluation_maps, is_flat
 
 Side = Literal["left", "right"]
 Values = PerPair | Bool[np.ndarray, "n"]
@@ -80,6 +80,34 @@ def only_own_truth(
             stray = peak_in_truth(maps[[a, b]], truths[[b, a]])
             flips.append(bool(right[a] and right[b] and not stray.any()))
     return right[large], np.array(flips, dtype=np.bool_)
+
+
+def pixel_precision(maps: RawMaps, truths: Truths) -> PerPair:
+    """The average precision of each map as a detector of its truth's pixels; 0 if it is flat.
+
+    The mean over the classes that sound is CAP. (AP sums precision over steps of recall.)
+    """
+    found = np.zeros(len(maps))
+    for i in np.flatnonzero(~is_flat(maps)):
+        heat = evaluation_maps(maps[[i]], truths.shape[-1])[0].ravel()
+        order = np.argsort(-heat, kind="stable")
+        true = truths[i].ravel()[order] > 0
+        last = np.flatnonzero(np.diff(heat[order], append=-np.inf))  # equal heat counts together
+        hits = np.cumsum(true)[last]
+        found[i] = (hits / (last + 1)) @ np.diff(hits, prepend=0) / max(hits[-1], 1)
+    return found
+
+
+def best_order(maps: RawMaps, truths: Truths, groups: Sequence[str]) -> Float[np.ndarray, "m"]:
+    """PIAP: the pixel precision of each picture's maps, matched to its sounds as suits them best.
+
+    One map for each sound: no map may serve for two.
+    """
+    best = []
+    for indices in by_group(groups).values():
+        orders = (pixel_precision(maps[list(o)], truths[indices]) for o in permutations(indices))
+        best.append(max(float(order.mean()) for order in orders))
+    return np.array(best)
 
 
 def peak_on_side(maps: RawMaps, sides: Sequence[Side]) -> Bool[np.ndarray, "n"]:

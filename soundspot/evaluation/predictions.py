@@ -7,6 +7,7 @@ t passes of a PCM.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from soundspot.evaluation.protocols import score
 from soundspot.features.cache import AnyCache, open_encoded
 from soundspot.features.spec import FeatureSpec, encoders_digest
 from soundspot.inference.localizer import Localizer, Part
+from soundspot.inference.sources import Again, split
 from soundspot.media.clips import SOUND_SAMPLES
 from soundspot.media.decoding import AnyPicture
 from soundspot.media.films import Film
@@ -183,6 +185,26 @@ def maps_of(
     batches = _batches(model, features, frames, f_a)
     found = (model.answer(scenes, heard, cycles) for scenes, heard in batches)
     return np.stack([answer.similarity for part in found for answer in part])
+
+
+def maps_of_sources(
+    model: Localizer, features: Features, scenes: Sequence[BenchmarkItem]
+) -> tuple[Float32[np.ndarray, "n h w"], Float32[np.ndarray, "n h w"]]:
+    """The map of each scene's class in the mixture that it is heard in, and all maps there are.
+
+    Scenes of a mixture follow each other. Where a class was not found its map is flat; so are the
+    others, in any order, where there are fewer maps than sounds.
+    """
+    own, found = [], []
+    mixtures = [list(rows) for _, rows in groupby(scenes, lambda scene: scene.group)]
+    for rows in progress(mixtures, f"splitting sounds with {model.name}"):
+        scene = Again(StoredScenes(features, [rows[0].frame]))
+        answers = split(model, scene, features.sound([rows[0].audio]), len(rows))
+        flat = np.zeros_like(answers[0].similarity)
+        by_name = {str(one.labels[0][0]).lower(): one.similarity for one in answers if one.labels}
+        own += [by_name.get(str(row.cls).lower(), flat) for row in rows]
+        found += [one.similarity for one in answers] + [flat] * (len(rows) - len(answers))
+    return np.stack(own), np.stack(found)
 
 
 def maps_by_cycle(

@@ -13,9 +13,11 @@ from jaxtyping import Float
 
 from soundspot.evaluation import listening
 from soundspot.evaluation.annotations import BenchmarkItem
+from soundspot.evaluation.benchmarks import MIXED
 from soundspot.evaluation.intervals import PairedTest, bootstrap, paired_test
 from soundspot.evaluation.listening import mean_of_group, worst_of_group
 from soundspot.evaluation.metrics import PerPair, RawMaps, Truths, auc, ciou_at, pair_auc
+from soundspot.evaluation.protocols import is_flat
 
 MAIN = "sspl"
 """The paper's protocol, used for figures, tables by class and size, and paired tests."""
@@ -55,12 +57,15 @@ class Contender:
     Attributes:
         scores: Protocol -> cIoU of each pair.
         maps: None for baselines that are masks.
+        found: Where sounds were mixed: the maps of a picture before they are matched to its sounds
+            by their names; those of `maps` where nothing else is known.
     """
 
     name: str
     kind: Kind
     scores: Mapping[str, PerPair]
     maps: RawMaps | None = None
+    found: RawMaps | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,9 @@ def rows_of(
     heard = {}
     if contender.maps is not None:
         heard = _listening(contender.maps, items, groups, truths)
+        if benchmark in MIXED:
+            found = contender.maps if contender.found is None else contender.found
+            heard |= _mixed(contender.maps, found, contender.scores[MAIN], truths, groups)
     rows = []
     for protocol, scores in contender.scores.items():
         ciou, curve = (bootstrap(values) for values in _units(scores, groups))
@@ -134,6 +142,20 @@ def _listening(
     on_side = listening.peak_on_side(maps, sides)
     heard |= _summary("peak_side", mean_of_group(on_side, groups))
     return heard | _summary("both_sides", worst_of_group(on_side, groups))
+
+
+def _mixed(
+    maps: RawMaps, found: RawMaps, scores: PerPair, truths: Truths, groups: Sequence[str]
+) -> dict[str, float]:
+    """Are all sounds of a mixture found, each in its place?"""
+    on_truth = listening.peak_in_truth(maps, truths)
+    given = ~is_flat(found)
+    both = _summary("both_found", worst_of_group(on_truth, groups))
+    both |= _summary("precision", on_truth[~is_flat(maps)].sum(keepdims=True) / max(given.sum(), 1))
+    precise = listening.pixel_precision(maps, truths)
+    both |= _summary("cap", mean_of_group(precise, groups))
+    both |= _summary("piap", listening.best_order(found, truths, groups))
+    return both | _summary("ciou_03", mean_of_group(scores, groups) >= 0.3)
 
 
 def _summary(name: str, values: listening.Values) -> dict[str, float]:

@@ -20,6 +20,7 @@ from soundspot.data.pair_set import PairSet
 from soundspot.evaluation import predictions, rows
 from soundspot.evaluation.annotations import BenchmarkItem
 from soundspot.evaluation.benchmarks import (
+    MIXED,
     NO_MEDIA,
     Benchmark,
     Flaws,
@@ -192,8 +193,13 @@ def _score_model(trial: _Trial, model: Localizer, features: Features, asked: Ask
     cycles = asked.cycles_of(model)
     frames = [scene.frame for scene in scenes]
     f_a = features.sound([scene.audio for scene in scenes])
-    maps = predictions.maps_of(model, features, frames, f_a, cycles)
+    found = None
+    if benchmark.name in MIXED:
+        maps, found = predictions.maps_of_sources(model, features, scenes)
+    else:
+        maps = predictions.maps_of(model, features, frames, f_a, cycles)
     contenders, detections, _ = _score_maps(trial, model.name, "model", maps)
+    contenders = [replace(contender, found=found) for contender in contenders]
     if not detections and benchmark.name in WITH_MADE_NEGATIVES:
         scores = contenders[0].scores[MAIN]
         detections = score_escvoc(model, features, pairs, scenes, maps, scores, cycles)

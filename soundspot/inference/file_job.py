@@ -81,14 +81,21 @@ def run_file_jobs(jobs: Sequence[FileJob], load_model: LoadModel, say: Say, comp
     return failed
 
 
+def _is_timeline(job: FileJob) -> bool:
+    return job.out.suffix.lower() in outputs.TIMELINES
+
+
 @contextmanager
 def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
     """Open the picture and the sound of a job, and refuse what cannot work."""
     given = [job.file] if job.audio is None else [job.file, job.audio]
-    outputs.check_file(job.out, given, "output", [*outputs.PICTURE_FORMATS, *FORMATS])
+    known = [*outputs.PICTURE_FORMATS, *FORMATS, *outputs.TIMELINES]
+    outputs.check_file(job.out, given, "output", known)
     if job.json not in (None, STANDARD_OUTPUT):
         outputs.check_file(Path(job.json), [*given, job.out])
     video = is_video_name(job.out)
+    if _is_timeline(job) and (job.at != "best" or job.mask or job.json or job.fps_map):
+        raise SoundspotError("a timeline has every moment, without masks; as JSON it is OUT.json")
     if video and (job.at != "best" or job.sources != 1):
         raise SoundspotError("a video shows every moment and sound: ask for a picture of one")
     if job.mask is not None:
@@ -119,10 +126,15 @@ def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
 def _make_picture(
     job: FileJob, picture: OpenMedia, sound: OpenMedia, localizer: "Localizer"
 ) -> list["Localization"]:
-    """The answer of a file, or of each of its sounds, which is drawn."""
+    """The answers of a file, of each of its sounds or of all of its moments, and their file."""
     from soundspot.inference import figures
-    from soundspot.inference.files import localize, localize_sources
+    from soundspot.inference.files import localize, localize_sources, localize_timeline
+    from soundspot.inference.timeline import write_timeline
 
+    if _is_timeline(job):
+        results = localize_timeline(picture, sound, count=job.sources, model=localizer)
+        write_timeline(job.out, results)
+        return results
     if job.sources != 1:
         results = localize_sources(
             picture, sound, count=job.sources, outline=job.outline is not False, model=localizer
@@ -140,13 +152,14 @@ def _make_picture(
 def _paragraphs(job: FileJob, results: Sequence["Localization"]) -> list[str]:
     """The results for people."""
     told = []
-    if len(results) < job.sources:
+    kind = "timeline" if _is_timeline(job) else "picture"
+    if len(results) < job.sources and kind == "picture":
         told.append(f"asked for {job.sources} sounds, found {len(results)}")
     for number, result in enumerate(results, start=1):
         start, end = result.span or (0.0, 0.0)
         heading = f"sound {number}, {start:.2f} to {end:.2f} s\n" if result.span else ""
         told.append(heading + result.describe(job.details))
-    return [*told, f"picture: {job.out}"]
+    return [*told, f"{kind}: {job.out}"]
 
 
 def _whole_video(

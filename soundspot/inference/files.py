@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,21 +12,20 @@ from soundspot.common.errors import SoundspotError
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import load
 from soundspot.inference.moments import (
+    cut_passages,
     films_around,
     find_events,
-    listen,
     localize_best,
     loudest_moment,
 )
 from soundspot.inference.outlines import load_outliner
 from soundspot.inference.result import Localization
+from soundspot.inference.sources import hear_events, share_out
 from soundspot.media.clips import (
     Clip,
     heard_span,
     read_clip,
     read_frame,
-    read_frames,
-    read_sounds,
 )
 from soundspot.media.opening import Media, opened
 from soundspot.parallel.devices import AUTO
@@ -105,42 +104,55 @@ def localize_sources(
     model: Model = None,
     device: str = AUTO,
 ) -> list[Localization]:
-    """Separate the sounds of a file by time, and find where each comes from.
+    """Separate the sounds of a file, and find where each comes from.
 
-    Each map shows the frame at the loudest moment of a sound event (see `moments`) and hears
-    nothing but that event, which is its `span`. Simultaneous sounds are one event.
+    Its sound is cut in time where another sound begins (see `moments`), and what sounds at once is
+    split by what is heard (see `sources`). Each map shows the frame at the loudest moment of its
+    sound event, which is its `span`.
 
     Args:
         path: A video, or an image.
         audio: A sound file; required with an image, replaces the sound of a video.
-        count: How many events at most, the most salient first; there may be fewer.
+        count: How many sounds at most, the most salient first; there may be fewer.
         outline: As `localize` takes it.
         model: As `localize` takes it.
         device: As `load` takes it.
     """
     localizer = _loaded(model, device)
-    with opened(path) as picture, opened(picture if audio is None else audio) as sound:
-        picture.info.require_picture()
-        sound.info.require_sound()
-        lengths = (file.info.duration for file in (picture, sound))
-        seconds = min(filter(None, lengths))
-        slices = listen(sound, seconds, lambda s: localizer.name_scores(localizer.hear(list(s))))
-        events = find_events(slices, count)
-        heard = read_sounds(sound.info, [(event.middle, event.heard) for event in events])
-        times = [event.at for event in events]
-        frames, films = read_frames(picture, times), films_around(localizer, picture, times)
-        moving = picture.info.kind == "video"
-    answers = localizer.localize_batch(frames, heard, films=films)
-    results = [
-        replace(
-            result,
-            at=event.at if moving else None,
-            span=(event.start, event.end),
-            heard=(event.middle - event.heard / 2, event.middle + event.heard / 2),
-        )
-        for event, result in zip(events, answers, strict=True)
-    ]
-    return [add_mask(result, localizer.device) for result in results] if outline else results
+    found = partial(find_events, count=count)
+    events = list(hear_events(localizer, path, audio, found))
+    sounds = [event.sounds(localizer) if count > 1 else [] for event in events]
+    results: list[Localization] = []
+    for event, own, chosen in zip(events, sounds, share_out(sounds, count), strict=True):
+        if chosen or not own:
+            # One of several sounds is heard without the others; the only one as it is.
+            results += event.answers(localizer, chosen, alone=len(own) > 1)
+    return [add_mask(one, localizer.device) if outline else one for one in results[:count]]
+
+
+def localize_timeline(
+    path: Media,
+    audio: Media | None = None,
+    *,
+    count: int = 1,
+    model: Model = None,
+    device: str = AUTO,
+) -> list[Localization]:
+    """Find what sounds from when to when, and where: a result for each passage, with its `span`.
+
+    Args:
+        path: A video, or an image.
+        audio: A sound file; required with an image, replaces the sound of a video.
+        count: How many sounds at once to tell apart.
+        model: As `localize` takes it.
+        device: As `load` takes it.
+    """
+    localizer = _loaded(model, device)
+    results: list[Localization] = []
+    for event in hear_events(localizer, path, audio, cut_passages):
+        chosen = event.sounds(localizer)[:count] if count > 1 else []
+        results += event.answers(localizer, chosen, alone=len(chosen) > 1)
+    return results
 
 
 def _loaded(model: Model, device: str) -> Localizer:

@@ -48,6 +48,7 @@ FAINTER_DB = 10.0  # below the loudest half second: what is heard there is not t
 WINDOW = 1.0  # s; what YAMNet hears around a slice, which alone is too short for it
 CHUNK = 32
 PAUSE_DB = 30.0  # below the loudest slice
+LONGEST = 10  # slices of one entry of a timeline
 ALIKE = 0.5  # cosine of class scores at which two sounds are taken for one
 
 # Scores of any number of classes, or of none.
@@ -267,12 +268,23 @@ def find_events(slices: Slices, count: int) -> list[Event]:
     for group in groups:
         if len(chosen) < count and not any(_same_sound(slices, group, c) for c in chosen):
             chosen.append(group)
+    return [_event(slices, group) for group in chosen]
+
+
+def cut_passages(slices: Slices) -> list[Event]:
+    """All passages in their order; long ones are cut, since what sounds may move."""
     events = []
-    for group in chosen:
-        loudest = (group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE
-        end = min(group.stop * SLICE, slices.seconds)
-        events.append(Event(group.start * SLICE, end, min(loudest, slices.seconds)))
+    for group in passages(slices):
+        parts = math.ceil((group.stop - group.start) / LONGEST)
+        ends = [group.start + (group.stop - group.start) * k // parts for k in range(parts + 1)]
+        events += [_event(slices, slice(*both)) for both in itertools.pairwise(ends)]
     return events
+
+
+def _event(slices: Slices, group: slice) -> Event:
+    loudest = (group.start + int(slices.rms[group].argmax()) + 0.5) * SLICE
+    end = min(group.stop * SLICE, slices.seconds)
+    return Event(group.start * SLICE, end, min(loudest, slices.seconds))
 
 
 def passages(slices: Slices) -> list[slice]:

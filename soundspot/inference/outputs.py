@@ -9,6 +9,7 @@ from pathlib import Path
 
 from soundspot.common.errors import SoundspotError, install_advice
 
+TIMELINES = (".srt", ".vtt", ".csv", ".json")
 PICTURE_FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.evaluation.listening import (
+    best_order,
     by_group,
     correlation_across_sounds,
     extended,
@@ -10,6 +11,7 @@ from soundspot.evaluation.listening import (
     peak_in_truth,
     peak_on_side,
     peaks,
+    pixel_precision,
     worst_of_group,
 )
 from soundspot.evaluation.metrics import ciou_at
@@ -117,3 +119,19 @@ def test_a_flip_follows_each_sound_to_its_own_truth_only():
     assert right.all() and flips.tolist() == [False, True]
     right, flips = only_own_truth(maps, truths, list("aabb"), least=0.1)
     assert len(right) == 2 and flips.tolist() == [False]
+
+
+def test_pixel_precision_by_hand():
+    truths = np.zeros((4, 2, 2), dtype=bool)
+    truths[:, :, 0] = True
+    maps = maps_of([[4, 3], [2, 1]], [[1, 2], [3, 4]], [[4, 4], [1, 1]], [[2, 2], [2, 2]])
+    # Hits at ranks 1 and 3; at 2 and 4; one of two tied, then two of four; a flat map finds none.
+    assert pixel_precision(maps, truths) == pytest.approx([5 / 6, 1 / 2, 1 / 2, 0])
+
+
+def test_no_map_serves_for_two_sounds():
+    truths = np.zeros((2, 2, 2), dtype=bool)
+    truths[0, :, 0] = truths[1, :, 1] = True
+    left, right = [[1, 0]] * 2, [[0, 1]] * 2
+    assert best_order(maps_of(right, left), truths, ["a", "a"]).tolist() == [1]
+    assert best_order(maps_of(right, right), truths, ["a", "a"]).tolist() == [0.75]

@@ -5,7 +5,7 @@ import pytest
 
 from soundspot.common.errors import SoundspotError
 from soundspot.inference import moments
-from soundspot.inference.moments import Event, Slices, find_events, listen
+from soundspot.inference.moments import Event, Slices, cut_passages, find_events, listen
 from soundspot.media.clips import write_flac
 
 DOG, CAR, BIRD = np.eye(3)
@@ -72,6 +72,12 @@ def test_events_end_with_the_sound():
 )
 def test_what_is_heard_of_an_event(event, seconds, middle):
     assert (event.heard, event.middle) == (seconds, middle)
+
+
+def test_a_timeline_has_every_passage_and_cuts_long_ones():
+    heard = slices(*[(0.3, DOG)] * 11, (0.9, CAR), (0.0, CAR), (0.2, DOG))
+    spans = [(event.start, event.end) for event in cut_passages(heard)]
+    assert spans == [(0.0, 2.5), (2.5, 5.5), (5.5, 6.0), (6.5, 7.0)]
 
 
 def test_silence_and_bad_counts_are_refused():

@@ -27,6 +27,11 @@ LISTENING = {  # measure -> its short name, and whose share it is
     "flips": ("flips", "pairs of sounds whose peaks are each in its own box only"),
     "peak_in_box_large": ("box, large", "peaks in a true box of at least 3 % of the frame"),
     "flips_large": ("flips, large", "pairs of sounds of those that flip"),
+    "both_found": ("both found", "mixtures of which each sound is named and its peak in its box"),
+    "precision": ("precision", "maps that are"),
+    "cap": ("CAP", "the pixel precision of the maps of classes"),
+    "piap": ("PIAP", "that of the maps in the best order"),
+    "ciou_03": ("CIoU@0.3", "mixtures whose mean IoU of classes is at least 0.3"),
     "iiou": ("IIoU", "pictures located with all of their sounds (sspl)"),
     "map_correlation": ("corr.", "agreement: the correlation of a picture's maps (1 = deaf)"),
 }
