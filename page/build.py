@@ -1,4 +1,4 @@
-"""Build the page into soundspot/page/: our files, onnxruntime-web and the example.
+"""Build the page into soundspot/page/: our files, onnxruntime-web and the examples.
 
     make page
 
@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from build_example import make
+from build_example import make_room, make_street
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
+from soundspot.encoders.weights import weights_dir
 from soundspot.inference.static_page import BUILT, POLICY
 from soundspot.media.clips import write_video
 
@@ -36,7 +37,10 @@ def build() -> None:
     (BUILT / "ort").mkdir(parents=True)
     for part in PARTS:
         shutil.copyfile(RUNTIME / "dist" / part, BUILT / "ort" / part)
-    write_video(BUILT / "example.mp4", *make())
+    write_video(BUILT / "street.mp4", *make_street())
+    write_video(BUILT / "room.mp4", *make_room())
+    # The exported model comes with its answers to the examples.
+    shutil.rmtree(weights_dir().parent / "page", ignore_errors=True)
     copy_sources()
 
 

@@ -1,18 +1,13 @@
-"""Draw and sound the page's example: a bird that sings and a car that honks, in turn.
+"""Draw and sound the page's examples, in each of which two things sound in turn.
 
-    python page/build_example.py example.mp4
+In a street a bird sings and a car honks; in a room a guitar is played and an alarm clock beeps.
 
-No photograph or recording of others may be in the repository. What the page shows over this scene
-is what the model makes of it.
+No photograph or recording of others may be in the repository. What the page shows over these scenes
+is what the model makes of them.
 """
-
-import sys
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
-
-from soundspot.media.clips import write_video
 
 SIZE, FINE = (480, 360), 3  # drawn larger, for smooth edges
 RATE, FPS = 16_000, 12
@@ -118,6 +113,13 @@ def draw_grain(rng):
     return (grain * rows[:, None])[..., None]
 
 
+def photograph(image, grain):
+    """A drawing as a camera would see it: smaller, a little soft, with grain."""
+    image = image.filter(ImageFilter.GaussianBlur(2)).resize(SIZE, Image.Resampling.LANCZOS)
+    soft = np.asarray(image.filter(ImageFilter.GaussianBlur(1.7)), np.float32)
+    return np.clip(0.9 * (soft - 128) + 120 + grain, 0, 255).astype(np.uint8)
+
+
 def draw_scene(time, backdrop, grain):
     """One picture: whoever sounds moves a little."""
     who, turn = TURNS[int(time // TURN) % len(TURNS)], time % TURN
@@ -131,9 +133,7 @@ def draw_scene(time, backdrop, grain):
     draw_bird(to, 110, 120 - hop, max(0.0, np.sin(30 * time)) if singing else 0.0)
     shake = 1.5 * np.sin(60 * time) if honking else 0
     draw_car(to, 350, 272 + shake, honking)
-    image = to.image.filter(ImageFilter.GaussianBlur(2)).resize(SIZE, Image.Resampling.LANCZOS)
-    soft = np.asarray(image.filter(ImageFilter.GaussianBlur(1.7)), np.float32)
-    return np.clip(0.9 * (soft - 128) + 120 + grain, 0, 255).astype(np.uint8)
+    return photograph(to.image, grain)
 
 
 def sing(seconds, rng):
@@ -168,16 +168,118 @@ def honk(seconds):
     return 0.12 * np.tanh(tone) * smooth
 
 
-def make():
+def draw_clock(to, x, y, time):
+    """A round clock on the wall."""
+    to.ellipse(x + 4, y + 5, 74, 74, (120, 104, 90))  # shadow
+    to.ellipse(x, y, 74, 74, (70, 44, 28))
+    to.ellipse(x, y, 63, 63, (244, 240, 228))
+
+    def bar(turn, near, far, thick, color):
+        s, c = np.sin(turn), -np.cos(turn)
+        ends = ((near, 1), (far, 1), (far, -1), (near, -1))
+        to.polygon([(x + r * s + k * thick * c, y + r * c - k * thick * s) for r, k in ends], color)
+
+    for hour in range(12):
+        near, thick = (51, 2) if hour % 3 else (46, 3)
+        bar(hour * np.pi / 6, near, 58, thick, (20, 20, 22))
+    bar(-0.9, -8, 34, 2.5, (15, 15, 18))
+    bar(0.95, -8, 50, 2, (15, 15, 18))
+    bar(int(2 * time) * np.pi / 30, -12, 52, 0.8, (190, 30, 30))
+    to.ellipse(x, y, 4, 4, (15, 15, 18))
+
+
+def draw_guitar(to, x, y, swing):
+    """An acoustic guitar that stands upright."""
+    wood, edge, dark = (206, 142, 70), (94, 52, 24), (44, 26, 16)
+    for more, color in ((4, edge), (0, wood)):
+        to.ellipse(x, y + 50, 62 + more, 56 + more, color)
+        to.ellipse(x, y - 24, 46 + more, 42 + more, color)
+        to.rounded(x - 40 - more, y - 30, x + 40 + more, y + 40, 12, color)
+    to.ellipse(x, y + 2, 20, 20, (150, 92, 44))
+    to.ellipse(x, y + 2, 17, 17, dark)
+    to.polygon([(x - 8, y - 190), (x + 8, y - 190), (x + 9, y - 8), (x - 9, y - 8)], dark)
+    for fret in range(y - 180, y - 15, 15):
+        to.polygon([(x - 9, fret), (x + 9, fret), (x + 9, fret + 1), (x - 9, fret + 1)], (190,) * 3)
+    to.polygon([(x - 14, y - 236), (x + 14, y - 236), (x + 9, y - 188), (x - 9, y - 188)], edge)
+    for peg in range(3):
+        for side in (-17, 17):
+            to.ellipse(x + side, y - 228 + peg * 14, 4, 4, (220, 214, 196))
+    to.rounded(x - 26, y + 62, x + 26, y + 70, 3, dark)  # bridge
+    for k in range(6):
+        top, low = x - 6 + 2.4 * k, x - 6.5 + 2.6 * k + swing * (-1) ** k
+        ends = [(top, y - 216), (top + 0.6, y - 216), (low + 0.7, y + 64), (low - 0.1, y + 64)]
+        to.polygon(ends, (236, 230, 214))
+
+
+def draw_wall():
+    """A room's wall, its skirting board and the floor."""
+    to, (width, height) = Canvas(SIZE), SIZE
+    for row in range(height):
+        wall = (205, 190, 165) if row < 290 else (120, 84, 56)
+        color = tuple(int((0.9 - 0.2 * row / height) * c) for c in wall)
+        to.polygon([(0, row), (width, row), (width, row + 1), (0, row + 1)], color)
+    to.polygon([(0, 284), (width, 284), (width, 294), (0, 294)], (230, 222, 206))
+    return to.image.filter(ImageFilter.GaussianBlur(2 * FINE))
+
+
+def draw_room(time, backdrop, grain):
+    """One picture: the strings swing, the clock shakes."""
+    to = Canvas(SIZE)
+    to.image.paste(backdrop)
+    beeping = time >= TURN and is_beeping(time % TURN)
+    draw_clock(to, 120 + (1.5 * np.sin(60 * time) if beeping else 0), 120, time)
+    draw_guitar(to, 350, 244, 1.6 * np.sin(70 * time) if time < TURN else 0.0)
+    return photograph(to.image, grain)
+
+
+def pluck(hz, seconds, rng):
+    """A string, as Karplus and Strong make it: noise that goes round and grows dull."""
+    ring, out = list(rng.uniform(-1, 1, int(RATE / hz))), []
+    for k in range(int(seconds * RATE)):
+        here, after = k % len(ring), (k + 1) % len(ring)
+        out.append(ring[here])
+        ring[here] = 0.498 * (ring[here] + ring[after])
+    return np.array(out)
+
+
+def play(seconds, rng):
+    """A slow melody on a guitar."""
+    tune = np.zeros(int((seconds + 2) * RATE))
+    for k, hz in enumerate((196, 247, 294, 392, 294)):
+        note, begin = pluck(hz, 1.5, rng), int((0.05 + 0.55 * k) * RATE)
+        tune[begin : begin + len(note)] += 0.3 * note
+    return tune[: int(seconds * RATE)]
+
+
+def is_beeping(time):
+    """Four beeps, then a rest."""
+    return time % 1 < 0.62 and time % 1 % 0.16 < 0.08
+
+
+def beep(seconds):
+    """An alarm clock."""
+    time = np.arange(int(seconds * RATE)) / RATE
+    gate = np.array([is_beeping(t) for t in time], float)
+    return 0.2 * np.sign(np.sin(2 * np.pi * 2700 * time)) * gate
+
+
+def make(scene, parts, rng):
     """All pictures, the sound, and pictures per second."""
+    sound = np.concatenate(parts)
+    sound = (sound + rng.normal(0, 0.001, len(sound))).astype(np.float32)
+    times = [k / FPS for k in range(int(TURN * len(parts) * FPS))]
+    return [scene(time) for time in times], sound, FPS
+
+
+def make_street():
+    """The bird and the car."""
     rng = np.random.default_rng(1)
     backdrop, grain = draw_backdrop(np.random.default_rng(3)), draw_grain(rng)
-    sound = np.concatenate([sing(TURN, rng) if who == "bird" else honk(TURN) for who in TURNS])
-    sound = (sound + rng.normal(0, 0.001, len(sound))).astype(np.float32)
-    seconds = TURN * len(TURNS)
-    times = [k / FPS for k in range(int(seconds * FPS))]
-    return [draw_scene(time, backdrop, grain) for time in times], sound, FPS
+    return make(lambda time: draw_scene(time, backdrop, grain), [sing(TURN, rng), honk(TURN)], rng)
 
 
-if __name__ == "__main__":
-    write_video(Path(sys.argv[1]), *make())
+def make_room():
+    """The guitar and the alarm clock."""
+    rng = np.random.default_rng(1)
+    backdrop, grain = draw_wall(), draw_grain(rng)
+    return make(lambda time: draw_room(time, backdrop, grain), [play(TURN, rng), beep(TURN)], rng)

@@ -51,6 +51,13 @@ export function answerOf({ map, side, scores, patches, threshold, known }, { nam
   };
 }
 
+/** An answer that was made beforehand, as `answer_video` writes it, in the graph's own shape. */
+export function unpack({ map, scores, ...rest }, count) {
+  const all = new Float32Array(rest.patches * count);
+  for (const [place, score] of scores) all[place] = score;
+  return { ...rest, map: Float32Array.from(atob(map), (byte) => byte.charCodeAt(0) / 255), scores: all };
+}
+
 /** The map at a time between two moments, each blended with those just before it. */
 export function smooth(moments, time) {
   const tick = Math.max(0, Math.floor(time / STEP));

@@ -3,7 +3,8 @@ import { bestMoment } from "./answer.js";
 import { compose, drawHeat, range } from "./draw.js";
 import { Engine } from "./engine.js";
 import { Live } from "./live.js";
-import { Moving } from "./moving.js";
+import { Moving, happens } from "./moving.js";
+import { RATE, cut } from "./sound.js";
 import { openPhoto, openSound, record } from "./still.js";
 import { copy, pictureOf, recordClip, save } from "./take.js";
 
@@ -43,6 +44,7 @@ function enter(mode) {
   };
   for (const [id, on] of Object.entries(visible)) $(id).hidden = !on;
   video.hidden = mode === "photo";
+  $("first").hidden = false;
   for (const id of ["heat", "heat2"]) drawHeat($(id), { width: 4, height: 3 }, null);
   $("clip").hidden = mode !== "video" && mode !== "example";
   $("json").hidden = mode === "live";
@@ -59,7 +61,10 @@ async function attempt(place, work) {
   try {
     await work();
   } catch (error) {
-    if (place === shown) tell(error.message, true);
+    if (place !== shown) return;
+    tell(error.message, true);
+    // What cannot be played has no player.
+    if (place.moving && !place.moving.count) $("player").hidden = $("first").hidden = true;
   }
 }
 
@@ -71,14 +76,12 @@ function fit({ width, height }) {
 
 // ---- videos ----
 
-function showVideo(blob, mode = "video") {
+function showVideo(blob, mode = "video", name = blob.name) {
   const place = enter(mode);
   return attempt(place, async () => {
-    place.name = blob.name ?? "example.mp4";
-    place.moving = new Moving(video, engine, (error) => {
-      if (error) tell(error.message, true);
-      else place.stale = true;
-    });
+    place.name = name;
+    const notify = (error) => (error ? tell(error.message, true) : (place.stale = true));
+    place.moving = new Moving(video, engine, notify, mode === "example" ? engine.about.examples[name] : null);
     video.muted = mode === "example";
     await place.moving.open(blob);
     if (place !== shown) return place.moving.close();
@@ -89,12 +92,35 @@ function showVideo(blob, mode = "video") {
   });
 }
 
+const EXAMPLES = ["street", "room", "photo"];
+let example = 0;
+
 async function showExample() {
   const place = enter("example");
+  const name = EXAMPLES[example % EXAMPLES.length];
   await attempt(place, async () => {
-    const response = await fetch("example.mp4");
-    if (place === shown) await showVideo(await response.blob(), "example");
+    const response = await fetch(`${name === "photo" ? "street" : name}.mp4`);
+    const blob = await response.blob();
+    if (place !== shown) return;
+    await (name === "photo" ? showTwoSounds(blob) : showVideo(blob, "example", `${name}.mp4`));
   });
+}
+
+/** A photo under two sounds: a picture of a video, with the video's beginning and with its end. */
+async function showTwoSounds(blob) {
+  const place = enter("photo");
+  const film = document.createElement("video");
+  Object.assign(film, { muted: true, playsInline: true, preload: "auto", src: URL.createObjectURL(blob) });
+  const [wave] = await Promise.all([openSound(blob), happens(film, "loadeddata")]);
+  film.currentTime = 1.5;
+  await happens(film, "seeked");
+  const canvas = new OffscreenCanvas(film.videoWidth, film.videoHeight);
+  canvas.getContext("2d").drawImage(film, 0, 0);
+  URL.revokeObjectURL(film.src);
+  const photo = await canvas.convertToBlob();
+  if (place !== shown) return;
+  await showPhoto(photo, "street.png");
+  for (const at of [0, wave.length]) await hear(() => cut(wave, at / RATE));
 }
 
 function drawMoving(place) {
@@ -189,10 +215,10 @@ function drawLive({ live }) {
 
 // ---- photos ----
 
-function showPhoto(blob) {
+function showPhoto(blob, name = blob.name) {
   const place = enter("photo");
   return attempt(place, async () => {
-    Object.assign(place, { name: blob.name, answers: [], photo: await openPhoto(blob) });
+    Object.assign(place, { name, answers: [], photo: await openPhoto(blob) });
     if (place !== shown) return;
     fit(place.photo);
     for (const id of ["picture", "picture2"]) {
@@ -314,7 +340,7 @@ function choose(id, use) {
 }
 
 const pressed = {
-  example: showExample,
+  example: () => ((example += 1), showExample()),
   camera: showCamera,
   stop: showExample,
   turn: () => ((facing = facing === "user" ? "environment" : "user"), showCamera()),

@@ -1,11 +1,11 @@
 // A video: maps are made ahead of the playhead while it plays, and kept.
-import { STEP, events, nextTick, smooth } from "./answer.js";
+import { STEP, answerOf, events, nextTick, smooth, unpack } from "./answer.js";
 import { grab } from "./engine.js";
 import { QUIET, RATE, cut, decode, loudness } from "./sound.js";
 
 const LARGEST = 700e6; // bytes of a file whose sound is decoded as a whole
 
-const happens = (target, name) =>
+export const happens = (target, name) =>
   new Promise((resolve, reject) => {
     target.addEventListener(name, resolve, { once: true });
     target.addEventListener("error", () => reject(new Error("error")), { once: true });
@@ -15,9 +15,10 @@ export class Moving {
   /**
    * @param video The element that plays.
    * @param notify Called whenever a moment has been looked at.
+   * @param given Answers of all moments, if they have been made beforehand.
    */
-  constructor(video, engine, notify) {
-    Object.assign(this, { video, engine, notify, moments: [], closed: false });
+  constructor(video, engine, notify, given = null) {
+    Object.assign(this, { video, engine, notify, given, moments: [], closed: false });
     this.scanner = document.createElement("video");
     Object.assign(this.scanner, { muted: true, playsInline: true, preload: "auto" });
     this.wake = () => this.awake?.();
@@ -49,7 +50,7 @@ export class Moving {
 
   /** Look at one moment after the other, until all are known. */
   async look() {
-    await this.engine.ready;
+    if (!this.given) await this.engine.ready;
     for (let job; !this.closed; ) {
       job = nextTick(this.moments, this.count, this.video.currentTime, !this.video.paused);
       if (!job) return;
@@ -71,6 +72,13 @@ export class Moving {
     const { rms } = loudness(this.wave, middle - (STEP / 2) * RATE, middle + (STEP / 2) * RATE);
     if (peak < QUIET) {
       this.moments[tick] = { at, rms, silent: true, strength: 0, caption: "Silence.", map: null };
+      return;
+    }
+    const given = this.given?.[Math.min(tick, this.given.length - 1)];
+    if (given) {
+      const { about } = this.engine;
+      const answer = answerOf(unpack(given, about.names.length), about);
+      this.moments[tick] = { at, rms, silent: false, ...answer };
       return;
     }
     if (!onScreen) {

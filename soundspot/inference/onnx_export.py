@@ -15,6 +15,7 @@ makes it:
 Axes: h w the grid of the map, p audio patches, s sounds that have a name.
 """
 
+import base64
 import logging
 import math
 import warnings
@@ -35,7 +36,10 @@ from soundspot.encoders.views import STORED_SIZE, normalize
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.outputs import check_onnx
-from soundspot.media.sound import SOUND_SAMPLES
+from soundspot.media.clips import read_frames, read_sounds, read_waveform
+from soundspot.media.decoding import SAMPLE_RATE
+from soundspot.media.resizing import resize_tensor
+from soundspot.media.sound import SOUND_SAMPLES, SOUND_SECONDS
 from soundspot.model import evidence
 from soundspot.model.evidence import Known
 from soundspot.model.methods.method import Method
@@ -44,6 +48,7 @@ from soundspot.model.methods.names import Names
 OPSET = 18
 TOLERANCE = 1e-3  # of a cosine, between ONNX and PyTorch
 HALVED_FROM = 250_000  # values; of smaller tensors, early in a network, every digit counts
+LEAST = 0.002  # score that is kept of an example
 
 
 class WholeModel(nn.Module):
@@ -269,3 +274,34 @@ def write_answer_graph(localizer: Localizer, path: Path) -> dict[str, float]:
     """Write the graph, and return the largest difference of each output from PyTorch's."""
     facts = {"model": localizer.name}
     return write_graph(AnswerGraph(localizer), STORED_SIZE, Answer._fields, path, facts, half=True)
+
+
+def answer_video(localizer: Localizer, video: Path, step: float) -> list[dict[str, Any]]:
+    """What the graph gives of a video every `step` seconds, as JSON that the page reads.
+
+    Maps are bytes, of which 255 is one, in base64; of the scores only those above `LEAST` are kept.
+    """
+    graph = AnswerGraph(localizer).eval()
+    seconds = len(read_waveform(video)) / SAMPLE_RATE
+    times = [min(k * step, seconds - 0.01) for k in range(math.ceil(seconds / step))]
+    sounds = read_sounds(video, [(at, SOUND_SECONDS) for at in times])
+    found = []
+    for frame, sound in zip(read_frames(video, times), sounds, strict=True):
+        stored = resize_tensor(torch.from_numpy(frame).permute(2, 0, 1), STORED_SIZE, STORED_SIZE)
+        with torch.inference_mode():
+            answer = graph(stored.permute(1, 2, 0)[None], torch.from_numpy(sound)[None])
+        # Rounded down, so that no peak rises to the threshold.
+        grid = (255 * answer.map[0]).clamp(0, 255).to(torch.uint8).numpy()
+        scores = answer.scores[0].numpy()
+        heard = [[int(k), round(float(scores.flat[k]), 4)] for k in np.flatnonzero(scores > LEAST)]
+        found.append(
+            {
+                "map": base64.b64encode(grid.tobytes()).decode(),
+                "side": grid.shape[1],
+                "scores": heard,
+                "patches": len(scores),
+                "threshold": float(answer.threshold),
+                "known": bool(answer.known > 0.5),
+            }
+        )
+    return found

@@ -46,6 +46,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 SMALL = 2**20  # bytes
+STEP = 0.25  # s between the maps of a video, as in answer.js
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def _exported() -> Path:
     place.mkdir(parents=True, exist_ok=True)
     check_onnx(path)
     from soundspot.inference.models import load
-    from soundspot.inference.onnx_export import write_answer_graph
+    from soundspot.inference.onnx_export import answer_video, write_answer_graph
 
     log.warning("preparing the model for the page, once")
     model = load(MODEL, "cpu")
@@ -123,6 +124,9 @@ def _exported() -> Path:
             old.unlink(missing_ok=True)
     about = {"name": model.name, "digest": path.stem, "bytes": path.stat().st_size}
     about |= {"names": model.class_names, "words": page_words()}
+    # The examples are answered beforehand, so that they play before the model has been loaded.
+    videos = sorted(BUILT.glob("*.mp4"))
+    about["examples"] = {video.name: answer_video(model, video, STEP) for video in videos}
     write_text(facts, json.dumps(about))
     return path
 

@@ -52,7 +52,7 @@ def serious(tab) -> list[str]:
 @pytest.mark.parametrize("screen", ["desk", "phone"])
 def test_the_example_is_answered_and_follows_the_sound(screen: str, request):
     tab = request.getfixturevalue(screen)
-    tab.click("#example")
+    assert tab.evaluate("document.body.dataset.mode") == "example"
     answered(tab)
     tab.wait_for_selector("body[data-known=all]")
     assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
@@ -68,6 +68,22 @@ def test_the_example_is_answered_and_follows_the_sound(screen: str, request):
     tab.click("#play")
     tab.click("#events li:last-child button")
     assert tab.evaluate("document.querySelector('#video').currentTime") > 2
+
+
+def test_the_next_examples(desk):
+    tab = desk
+    tab.click("#example")
+    tab.wait_for_selector("body[data-mode=example][data-known=all]")
+    for time, side in ((1.5, "right"), (4.5, "left")):  # the guitar, then the clock
+        _, x = peak(tab, f"soundspot.shown.moving.at({time})")
+        assert x < 0.5 if side == "left" else x > 0.5
+    tab.click("#example")
+    tab.wait_for_selector("body[data-mode=photo] #second:not([hidden])")
+    # One photo, two sounds: the bird's map lies on the left, the car's on the right.
+    places = [peak(tab, f"soundspot.shown.answers[{k}]")[1] for k in (0, 1)]
+    assert places[0] < 0.5 < places[1]
+    tab.click("#example")  # and round again
+    answered(tab)
 
 
 def test_a_phones_video_with_sound(phone, media: Path):
