@@ -52,7 +52,7 @@ def serious(tab) -> list[str]:
 @pytest.mark.parametrize("screen", ["desk", "phone"])
 def test_the_example_is_answered_and_follows_the_sound(screen: str, request):
     tab = request.getfixturevalue(screen)
-    assert tab.evaluate("document.body.dataset.mode") == "example"
+    tab.wait_for_selector("body[data-mode=example]")
     answered(tab)
     tab.wait_for_selector("body[data-known=all]")
     assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
