@@ -36,13 +36,10 @@ class CorpusItem:
     Attributes:
         name: Its name in the ledger.
         id: The id of the pair, from which its files are named.
-        split: The split of the pair.
         choices: Where its media may be, best first: (video,), (picture, sound) or (video, separate
             sound), relative to the corpus.
         spares: Further files of the same id; those that are not used are reported as duplicates.
         at: Second of the frame; None for the middle.
-        cls: The class, if known.
-        boxes: The annotated truth, if any.
         absent: Status and reason, if it is already clear that there is nothing to read.
     """
 

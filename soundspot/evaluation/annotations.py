@@ -18,17 +18,11 @@ Boxes = tuple[tuple[Box, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkItem:
-    """One pair of a benchmark.
+    """One pair of a benchmark; its id is also that of the pair in a pair set.
 
-    Attributes:
-        id: Unique in the benchmark, and the id of the pair in a pair set.
-        frame: The clip or picture to look at.
-        audio: The clip or sound to listen to.
-        boxes: The truth, one tuple of boxes per annotator, in 0..1 of the frame; empty if the
-            source is not visible.
-        cls: The class, if known.
-        group: Shared by items that show one picture with different sounds (a duet).
-        side: The sounding side of a duet.
+    `boxes` has a tuple per annotator, in 0..1 of the frame, and is empty if the source is not
+    visible. Items of one `group` show one picture with different sounds (a duet, whose sounding
+    half is `side`).
     """
 
     id: str

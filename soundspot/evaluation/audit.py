@@ -20,13 +20,7 @@ MEDIA_SUFFIX = re.compile(r"\.(mp4|mkv|webm|avi|mov|wav|flac|mp3|m4a|jpg|jpeg|pn
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What a training list shares with a benchmark.
-
-    Attributes:
-        train: Number of items in the training list, counting duplicates once.
-        leaked: Benchmark ids whose picture or sound is in the training list.
-        clean_train: The training list without leaks.
-    """
+    """What a training list of so many items shares with a benchmark, and the list without that."""
 
     train: int
     benchmark: int
@@ -62,8 +56,7 @@ class SounderAudit:
     """VGG-SS joined with VGGSounder.
 
     Attributes:
-        clips: How many clips VGG-SS has.
-        joined: How many of these VGGSounder knows.
+        clips: How many clips VGG-SS has, of which VGGSounder knows `joined`.
         modalities: How many annotated classes are AV, A, V, or not confirmed ("").
         verified: Clips whose annotated class is heard and seen.
         offscreen: Clips in which some class is heard and not seen.

@@ -31,12 +31,9 @@ NO_MEDIA = "not in the pair set"
 class Benchmark:
     """What is known about a benchmark before its files are read.
 
-    Attributes:
-        count: How many items it must have; 0 if its pair set says so.
-        read: Reads the items from the folder of the annotation files; None if there are none.
-        unit: What it counts.
-        needed: Votes that make a pixel certain (see `metrics.truth_maps`).
-        split: Of its pair set, if the truth is in there; "" is the only split that it has.
+    `read` reads its `count` items (0: as many as there are) from the folder of annotation files, if
+    it has any; else the truth is in a `split` of its pair set ("": the only one). `needed` votes
+    make a pixel certain.
     """
 
     name: str

@@ -132,12 +132,9 @@ def correlation_across_sounds(maps: RawMaps, groups: Sequence[str]) -> Float[np.
 class Extended:
     """Positives and negatives together (the extended protocol).
 
-    Attributes:
-        ap: Average precision: area under the precision-recall curve, precision made monotone.
-        max_f1: The best F1 over all thresholds on the confidence.
-        threshold: The confidence that reaches it; choose it on validation data only.
-        loc_acc: Share of the positives with cIoU >= 0.5, regardless of confidence.
-        positives: Number of pairs with a visible source; `negatives` are without.
+    `ap` is the area under the precision-recall curve, precision made monotone; `max_f1` is reached
+    at the confidence `threshold`, to be chosen on validation data only; `loc_acc` is the share of
+    the positives with cIoU >= 0.5, regardless of confidence.
     """
 
     ap: float

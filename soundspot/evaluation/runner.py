@@ -51,13 +51,9 @@ from soundspot.inference.localizer import Localizer
 class Result:
     """The results on one benchmark.
 
-    Attributes:
-        scenes: The evaluated pairs with a visible source; `truths` are their consensus maps.
-        missing: id -> reason, for pairs whose ids are known.
-        evaluated: How many pairs were evaluated, with and without a visible source.
-        contenders: Models, saved maps, baselines, in this order.
-        rows: Contenders x protocols.
-        pairs: The pair set with the frames, if any.
+    `scenes` are the evaluated pairs with a visible source, `truths` their consensus maps,
+    `evaluated` counts those without one too, and `missing` gives the reason for each known id that
+    is left out.
     """
 
     benchmark: Benchmark

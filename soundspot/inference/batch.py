@@ -52,11 +52,7 @@ FORMAT = 4  # raise it when the same files and model would give other results
 
 @dataclass(frozen=True)
 class BatchJob:
-    """Many files to localize, and what to write: the arguments of `soundspot localize`.
-
-    The source is a folder, or a list of files relative to the current folder: one path per line
-    (.txt) or in the first column (.csv); it may be gzipped.
-    """
+    """Many files to localize, and what to write; `source` is a folder, or a list of files."""
 
     source: Path
     out: Path

@@ -26,14 +26,9 @@ LOWEST_RATE = 1000  # Hz; at 1 Hz, which a damaged file may claim, a song lasts 
 
 @dataclass(frozen=True)
 class MediaInfo:
-    """What a file holds.
+    """What a file holds: `size` is (width, height) as displayed, and a sound track may be silent.
 
-    Attributes:
-        path: The file.
-        kind: A "video" has moving pictures and perhaps sound.
-        duration: Seconds; for a video those of its pictures, None for an image.
-        size: (width, height) as displayed, after rotation; None for a sound.
-        has_sound: Whether there is a sound track (it may be silent).
+    The duration is that of a video's pictures, None for an image; a "video" need not have sound.
     """
 
     path: Path

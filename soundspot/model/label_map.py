@@ -28,14 +28,7 @@ class Thing(NamedTuple):
 
 
 class LabelMap(NamedTuple):
-    """A label map; all sounds are numbers.
-
-    Attributes:
-        things: Its lines.
-        learned: Sounds of the classes that models were trained on.
-        related: Other sounds of the same classes.
-        broad: Sounds too broad to tell which model can locate them.
-    """
+    """A label map: its lines; sounds that models learned, related ones, and too broad ones."""
 
     things: tuple[Thing, ...]
     learned: tuple[int, ...] = ()
@@ -44,15 +37,9 @@ class LabelMap(NamedTuple):
 
 
 def read_label_map(path: Path, sound_names: Sequence[str], class_names: Sequence[str]) -> LabelMap:
-    """Read a label map.
+    """Read a label map; a line of another form, or an unknown name, is refused.
 
-    Args:
-        path: The YAML file.
-        sound_names: AudioSet's names, in the order of the audio classifier's scores.
-        class_names: ImageNet's names, in the order of the visual classifier's scores.
-
-    Raises:
-        SoundspotError: A line has another form, or names an unknown sound or class.
+    `sound_names` and `class_names` are in the order of the scores of the two classifiers.
     """
     sounds = {name: number for number, name in enumerate(sound_names)}
     classes = {name: number for number, name in enumerate(class_names)}

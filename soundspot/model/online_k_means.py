@@ -18,12 +18,7 @@ class OnlineKMeans(nn.Module):
     """Running means of unit vectors.
 
     A center starts as the vector of a batch that is farthest from all centers so far; then it is
-    the mean of the vectors that are nearest to it, those of old batches fading.
-
-    Args:
-        centers: How many.
-        dim: Dimensions of a vector.
-        memory: Share of its weight that the past keeps at every update.
+    the mean of the vectors that are nearest to it. The past keeps a share `memory` of its weight.
     """
 
     centers: Tensor

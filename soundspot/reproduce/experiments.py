@@ -55,13 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or a figure.
-
-    Attributes:
-        bench: Whether to compare methods: their mean rank, trained parameters and time per pair,
-            and how well they notice that no source is visible.
-        figure: What to draw beside the table.
-    """
+    """A table or a figure; `bench` compares methods by rank, parameters, time and verdict."""
 
     title: str
     note: str

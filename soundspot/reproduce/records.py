@@ -48,18 +48,14 @@ class Scores:
 
     Attributes:
         label: The method of a run, the name of a baseline.
-        benchmarks: This and the next three are those of a TestSet.
         by_protocol: cIoU of each pair, by protocol.
-        commit: Of the code that scored it.
         ms: CPU time of a map, in milliseconds, without the encoders.
         no_source_f1: F1 of noticing that no source is visible; None without made negatives.
         duets: Per duet, the share of its two sounds whose peak is on the sounding side.
         by_cycle: cIoU of each pair after each pass of a PCM.
-        inverted: cIoU of each pair with the map upside down, which is high for a model that avoids
-            the object.
+        inverted: cIoU of each pair with the map upside down, high for a model that avoids things.
         published: The key of the paper's numbers on the same data; None if there are none.
-        recipe: Of its training, as this and all below; None for a baseline.
-        epochs: The log.
+        recipe: Of its training, as all below; None for a baseline.
     """
 
     label: str
@@ -127,20 +123,15 @@ class TableLine:
     """A line of a table: a method over its seeds, or a baseline, which has none.
 
     Attributes:
-        ciou: By the paper's protocol, as is the AUC.
         ciou_interval: Over pairs, each averaged over the seeds.
-        protocols: Protocol -> mean cIoU and AUC.
+        protocols: Protocol -> mean cIoU and AUC; `ciou` and `auc` are by the paper's.
         seeds: Of each run its seed, commit, best step, steps, scores and, for a figure of steps,
             what it logged at each validation.
         peak_side: Share of the sounds of duets whose peak is on the sounding side.
         inverted: cIoU of the maps upside down.
         curve: Success by cIoU threshold.
         passes: Mean cIoU and AUC after each pass of a PCM.
-        mean_rank: By cIoU and AUC under every protocol; 1 is the best.
-        no_source_f1: F1 of noticing that no source is visible.
-        parameters: How many are trained and used.
-        published: cIoU and AUC of the paper on the same data.
-        original: The same of the method's own paper.
+        published: cIoU and AUC of the paper on the same data; `original`: of the method's own.
     """
 
     label: str

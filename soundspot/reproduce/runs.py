@@ -188,13 +188,7 @@ def take_run(
 ) -> Scores | None:
     """The scores of a run; None if it would have to be trained and the plan forbids that.
 
-    Args:
-        plan: What to reproduce.
-        known: The records of runs.
-        line: Its line of the table.
-        seed: Its seed.
-        say: Receives progress messages.
-        needs_folder: Whether its scores are not enough, if it may be trained.
+    `known` are the records of runs; with `needs_folder` they are not enough if it may be trained.
     """
     recipe = recipe_of(line, plan.data, seed, plan.quick)
     asked = records.name_run(plan.data.fingerprint, recipe), (plan.tested_on, line.guidance)

@@ -22,14 +22,7 @@ from soundspot.model.methods.method import Batch
 
 
 class Draw(NamedTuple):
-    """What is random in an epoch: the order of the pairs; what is seen and heard of each pair.
-
-    Attributes:
-        order: The order of the pairs.
-        views: The two views of each pair.
-        sounds: The sound of each pair.
-        versions: Which version of its sound each pair gets: 0 is the original, others have noise.
-    """
+    """What is random in an epoch: the order; two views, a sound and its version for each pair."""
 
     order: NDArray[np.int64]
     views: NDArray[np.int64]
@@ -39,15 +32,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """One split to draw batches from.
-
-    Attributes:
-        pairs: The pair set.
-        split: The split to use.
-        cache: Frozen features of the sounds and, unless they are made during training, the views.
-        encoders: Needed only if views are made during training.
-        seed: Seed of all draws.
-    """
+    """One split to draw batches from; encoders are needed if views are made during training."""
 
     pairs: PairSet
     split: str
@@ -109,14 +94,8 @@ def batches(
 ) -> Iterator[Batch]:
     """The batches of an epoch; each is read while the model trains on the previous one.
 
-    Args:
-        data: What to draw from.
-        epoch: Number of the epoch.
-        batch: Pairs per step, over all processes.
-        start: First step.
-        stop: One past the last step; default: the end of the epoch.
-        rank: Number of this process, which takes every world-th pair of each batch.
-        world: Number of processes.
+    Of `batch` pairs per step this process (rank) takes every world-th, from step `start` to `stop`,
+    by default the end of the epoch.
     """
     steps = range(start, steps_per_epoch(data, batch) if stop is None else stop)
     places = [np.arange(step * batch, (step + 1) * batch)[rank::world] for step in steps]

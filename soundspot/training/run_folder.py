@@ -33,15 +33,7 @@ RESULT = "result.json"  # a run that has it is finished
 class TrainState:
     """The progress of a run; saved with the weights and the optimizer.
 
-    Attributes:
-        step: Optimizer steps done.
-        validations: Validations done: the number of lines in the log.
-        best_validation: Number of the best validation; 0 before the first.
-        best_step: Step of the best validation.
-        best_score: Score of the best validation.
-        seconds: Training time since the last validation.
-        totals: Sums of the reported values since the last validation.
-        counted: Number of steps in these sums.
+    `totals` are the sums of what was reported in the `counted` steps since the last validation.
     """
 
     step: Count = 0

@@ -23,13 +23,9 @@ Vector = Float[Tensor, "b d"]
 
 
 class Batch(NamedTuple):
-    """What a method learns from.
+    """What a method learns from: the visual features of two views, and audio embeddings per patch.
 
-    Attributes:
-        f_v1: Visual feature of the first view.
-        f_v2: Visual feature of the second view.
-        f_a: Audio embeddings, one per patch.
-        cls: Class index, or -1 where there is none; only label-guided baselines may look.
+    `cls` is the class index, or -1 where there is none; only label-guided baselines may look.
     """
 
     f_v1: Frame
