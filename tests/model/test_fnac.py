@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from small_batch import small_batch
 
-from soundspot.model.draws import Draws, dropped
+from soundspot.model.memory import Draws, dropped
 from soundspot.model.methods.ezvsl import EZVSL, EZVSLConfig
 from soundspot.model.methods.fnac import FNAC, FNACConfig, regularizers
 

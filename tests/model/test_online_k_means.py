@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from soundspot.model.online_k_means import OnlineKMeans
+from soundspot.model.memory import OnlineKMeans
 
 
 def corners(turns: list[float]) -> torch.Tensor:

@@ -26,6 +26,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from soundspot.common.config import BelowOne, Count, Range, Size, Weight
+from soundspot.model.memory import OnlineKMeans
 from soundspot.model.methods.method import (
     Batch,
     Frame,
@@ -37,7 +38,6 @@ from soundspot.model.methods.method import (
     mean_of,
     other_pairs,
 )
-from soundspot.model.online_k_means import OnlineKMeans
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from soundspot.common.config import BelowOne, Count, Positive, Weight
 from soundspot.model.attention import min_max
-from soundspot.model.draws import Draws, dropped
 from soundspot.model.losses import info_nce, matched
+from soundspot.model.memory import Draws, dropped
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod
 from soundspot.model.methods.method import Batch, MethodOutput, mean_of, other_pairs
 from soundspot.model.whole_batch import own, whole

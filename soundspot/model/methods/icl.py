@@ -26,9 +26,9 @@ from torch import Tensor
 
 from soundspot.common.config import Positive, Share
 from soundspot.model.attention import every_similarity, min_max, similarity
+from soundspot.model.memory import follow, slow_copy
 from soundspot.model.methods.cosine import CosineConfig, CosineMethod, Projections
 from soundspot.model.methods.method import Batch, MethodOutput, Sound, mean_of
-from soundspot.model.momentum import follow, slow_copy
 from soundspot.model.whole_batch import own, whole
 
 

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from soundspot.common.config import BelowOne, Positive, Share
 from soundspot.model.attention import every_similarity, similarity
-from soundspot.model.draws import Draws, dropped
 from soundspot.model.losses import matched, pick_own
+from soundspot.model.memory import Draws, dropped, follow, slow_copy
 from soundspot.model.methods.cosine import CosineConfig, Projections
 from soundspot.model.methods.method import (
     Batch,
@@ -38,7 +38,6 @@ from soundspot.model.methods.method import (
     Sound,
     other_pairs,
 )
-from soundspot.model.momentum import follow, slow_copy
 from soundspot.model.whole_batch import whole
 
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from soundspot.common.config import Positive, Range, Share, Size, Weight
 from soundspot.model import attention, losses
 from soundspot.model.heads import AudioTransform, Predictor, Projector
+from soundspot.model.memory import follow, follow_common, slow_copy
 from soundspot.model.methods.method import (
     Batch,
     Frame,
@@ -30,7 +31,6 @@ from soundspot.model.methods.method import (
     Vector,
 )
 from soundspot.model.methods.sspl import SSPL, Branch, SSPLConfig, Stream
-from soundspot.model.momentum import follow, follow_common, slow_copy
 from soundspot.model.pcm import PCM
 from soundspot.model.whole_batch import whole
 
