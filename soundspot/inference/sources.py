@@ -211,6 +211,7 @@ def _named(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> list[Candidate]
     method = localizer.named.method
     assert isinstance(method, Names)
     scores, noise = localizer.name_scores(f_a)[0], localizer.noise_scores
+    plain = localizer.noise.mean(dim=1, keepdim=True)
     found: list[Candidate] = []
     free = [k for k in localizer.table.named if scores[k] >= AUDIBLE and noise[k] < NOISE_NAME]
     while free:
@@ -218,8 +219,8 @@ def _named(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> list[Candidate]
         score = torch.tensor(float(scores[best]))
         wanted = torch.full((len(scores),), UNHEARD)
         wanted[best] = score.logit()
-        missing = wanted - (method.sound_weight @ localizer.noise[0, 0] + method.sound_bias).cpu()
-        sound = localizer.noise + torch.linalg.pinv(method.sound_weight) @ missing.to(f_a)
+        given = method.sound_weight @ plain[0, 0] + method.sound_bias
+        sound = plain + torch.linalg.pinv(method.sound_weight) @ (wanted.to(given) - given)
         name = localizer.class_names[best]
         found.append(Candidate(name, float(score), float(score.logit()), sound))
         alike = method.heard_as[method.heard_as[:, best] > 0].sum(dim=0)

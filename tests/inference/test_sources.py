@@ -1,6 +1,10 @@
+import numpy as np
+import pytest
 import torch
 
-from soundspot.inference.sources import Candidate, share_out
+import soundspot
+from soundspot.inference.localizer import Pictures
+from soundspot.inference.sources import Again, Candidate, answer_alone, candidates, share_out
 from soundspot.model.sound_classes import logits, read_sound_classes
 
 
@@ -38,3 +42,24 @@ def test_the_classes_that_ship_hear_their_own_typical_sounds():
     heard = logits(classes.typical[:, None], classes.weight, classes.bias)
     assert heard.argmax(dim=1).tolist() == list(range(len(classes.names)))
     assert list(classes.names) == sorted(classes.names)
+
+
+@pytest.mark.weights
+def test_a_sound_by_name_is_played_as_noise_that_is_heard_as_nothing_else():
+    model = soundspot.load()
+    time = np.arange(48_000) / 16_000
+    ticks = np.sin(9_000 * time) * (time % 0.5 < 0.01)
+    f_a = model.hear([ticks.astype(np.float32)])
+    frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
+    scene = Again(Pictures([frame]))
+    found = candidates(model, scene, f_a)
+    known = read_sound_classes().names
+    learned = next(one for one in found if one.name.lower() in known)
+    named = next(one for one in found if one.name.lower() not in known)
+    scores = model.name_scores(named.f_a)[0]
+    assert model.class_names[int(scores.argmax())] == named.name
+    assert scores.max() == pytest.approx(named.heard, abs=0.01)
+    assert np.sort(scores)[-2] < 0.01
+    first, second = answer_alone(model, scene, [named, learned])
+    assert [one.labels[0][0] for one in (first, second)] == [named.name, learned.name]
+    assert first.shares.learned < 0.1 < first.shares.named
