@@ -23,7 +23,8 @@ export function shortName(labels, words) {
 export function caption(labels, verdict, score, threshold, words) {
   const name = shortName(labels, words);
   const say = words.sentences;
-  const sure = score >= words.sure * threshold && labels[0]?.score >= words.sureName;
+  const named = labels.some((one) => one.name.split(",")[0] === name && one.score >= words.sureName);
+  const sure = score >= words.sure * threshold && named;
   const sentence = {
     unknown: name === words.unnamed ? say.unknownUnnamed : say.unknown,
     "not visible": words.voices.includes(name) ? say.absentVoice : say.absent,

@@ -281,6 +281,7 @@ def caption(labels: Labels, verdict: Verdict, score: float, threshold: float | N
         if name not in VOICES:
             absent = "nothing in the picture seems to be making it"
         return f"{name}, but {absent}."
-    named = bool(labels) and labels[0][1] >= SURE_NAME
+    own = (score for label, score in labels if label.partition(",")[0] == name)
+    named = max(own, default=0.0) >= SURE_NAME  # what is said, not what is heard best
     sure = named and threshold is not None and score >= SURE * threshold
     return f"{name}. {'Quite sure.' if sure else 'Fairly sure.'}"

@@ -14,6 +14,8 @@ def test_captions_name_only_what_is_probably_heard():
     assert caption(dog, "visible", 0.5, 0.3) != caption(dog, "visible", 0.31, 0.3)
     assert "Speech" not in caption([("Speech", 0.05)], "not visible", 0.1, 0.3)
     assert "Dog" in caption([("Silence", 0.9), ("Dog", 0.5)], "visible", 0.5, 0.3)
+    unsure = [("Silence", 0.9), ("Animal", 0.6), ("Dog", 0.4)]
+    assert caption(unsure, "visible", 0.5, 0.3) == caption(unsure, "visible", 0.31, 0.3)
     assert len({caption(dog, v, 0.5, 0.3) for v in ("visible", "not visible", "unknown")}) == 3
 
 

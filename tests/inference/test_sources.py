@@ -48,8 +48,8 @@ def test_the_classes_that_ship_hear_their_own_typical_sounds():
 def test_a_sound_by_name_is_played_as_noise_that_is_heard_as_nothing_else():
     model = soundspot.load()
     time = np.arange(48_000) / 16_000
-    ticks = np.sin(9_000 * time) * (time % 0.5 < 0.01)
-    f_a = model.hear([ticks.astype(np.float32)])
+    beeps = np.sin(12_566 * time) * (time % 0.5 < 0.25)
+    f_a = model.hear([beeps.astype(np.float32)])
     frame = np.random.default_rng(0).integers(0, 256, (53, 71, 3), dtype=np.uint8)
     scene = Again(Pictures([frame]))
     found = candidates(model, scene, f_a)
