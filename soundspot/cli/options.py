@@ -31,10 +31,7 @@ def read_moment(kind: object, tokens: Sequence[Token]) -> float | str:
     except ValueError:
         parts = []
     if not 1 <= len(parts) <= 3 or any(not 0 <= part < 60 for part in parts[1:]):
-        raise ValueError(
-            f'"{text}" is not a time: write seconds (12.5), minutes and seconds below 60 (0:12), '
-            "best or middle"
-        )
+        raise ValueError(f'"{text}" is not a time: write 12.5, 0:12, best or middle')
     seconds = 0.0
     for part in parts:
         seconds = 60 * seconds + part

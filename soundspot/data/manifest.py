@@ -134,9 +134,7 @@ def _parse(line: str, row: type[_Row], where: str) -> _Row:
     if not item.id:
         raise SoundspotError(f"{where}: the id is empty", "damaged")
     if item.split not in SPLITS:
-        raise SoundspotError(
-            f"{where}: unknown split {item.split!r}; {nearest(item.split, SPLITS)}", "damaged"
-        )
+        raise SoundspotError(f"{where}: {nearest(item.split, SPLITS)}", "damaged")
     return item
 
 
@@ -172,11 +170,7 @@ def check_pairing(
         if pair.audio is None and pairing != "class":
             raise SoundspotError(f"{root}: pair {pair.id!r} has no sound", "damaged")
         if pair.audio is None and (pair.split, pair.cls) not in pool:
-            raise SoundspotError(
-                f"{root}: pair {pair.id!r} has no sound, and sounds.jsonl contains none of class "
-                f"{pair.cls!r} in split {pair.split!r}",
-                "damaged",
-            )
+            raise SoundspotError(f"{root} has no sound for pair {pair.id!r}", "damaged")
 
 
 def media_digest(frame: bytes, sound: bytes) -> str:

@@ -90,10 +90,7 @@ class PairSet:
         sounds = tuple(manifest.read_rows(root / SOUNDS, Sound)) if pooled else ()
         counts = manifest.counts(pairs, sounds)
         if head.counts != counts:
-            raise SoundspotError(
-                f"{root} is damaged: {HEAD} counts {head.counts}, the manifest contains "
-                f"{counts}; run the same `soundspot prepare` again"
-            )
+            raise SoundspotError(f"{root} is damaged: {HEAD} counts {head.counts}, not {counts}")
         manifest.check_pairing(root, head.pairing, pairs, sounds)
         return cls(root, head.name, head.pairing, pairs, sounds, head.provenance)
 
@@ -105,9 +102,7 @@ class PairSet:
     def select(self, split: str) -> list[Pair]:
         """The pairs of a split, in the manifest's order."""
         if split not in self.splits():
-            raise SoundspotError(
-                f"{self.root} has no split {split!r}: {nearest(split, self.splits())}"
-            )
+            raise SoundspotError(f"{self.root}: split {split!r}: {nearest(split, self.splits())}")
         return [pair for pair in self.pairs if pair.split == split]
 
     def frame(self, frame: Pair | str) -> NDArray[np.uint8]:

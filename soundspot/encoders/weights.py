@@ -186,10 +186,7 @@ def _install(file: BufferedIOBase, label: str, entry: RegistryEntry) -> None:
         if any(isinstance(at, IndexFile) and digest == at.sha256 for at in source.origins):
             return _unpack(file, digest, entry)
     accepted = " or ".join(f"{each.filename} ({each.sha256[:16]}...)" for each in entry.sources)
-    raise WeightsError(
-        f"{label} has sha256 {digest[:16]}...: expected for {entry.name} {accepted}, or an "
-        "archive that it is published in"
-    )
+    raise WeightsError(f"{label} has sha256 {digest[:16]}..., not that of {accepted}")
 
 
 def _unpack(file: BufferedIOBase, digest: str, asked: RegistryEntry) -> None:

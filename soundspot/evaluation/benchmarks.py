@@ -100,10 +100,7 @@ def find_scenes(
         if benchmark.name in HARD:
             own = [replace(scene, cls=_kind_of(scene.id)) for scene in own]
         if benchmark.count and len(own) > benchmark.count:
-            raise SoundspotError(
-                f"{benchmark.name} has {benchmark.count:,} pairs, but the split {benchmark.split} "
-                f"of {pairs.root} has {len(own):,}: is this the right pair set?"
-            )
+            raise SoundspotError(f"{pairs.root} has {len(own):,} pairs, not {benchmark.count:,}")
         return own, {}
     if annotations is None:
         needs = "the folder of its annotation files" if benchmark.read else "its pair set"
@@ -132,10 +129,7 @@ def annotated_scenes(pairs: PairSet, split: str) -> list[BenchmarkItem]:
     scenes = []
     for pair in pairs.select(split):
         if pair.boxes is None or pair.audio is None:
-            raise SoundspotError(
-                f"pair {pair.id!r} of {pairs.root} cannot be evaluated: "
-                f"it has no {'boxes' if pair.boxes is None else 'sound'}"
-            )
+            raise SoundspotError(f"pair {pair.id!r} of {pairs.root} has no boxes or no sound")
         side = side_of(pair) if pair.split.startswith("duets-") else None
         scenes.append(
             BenchmarkItem(pair.id, pair.frame, pair.audio, pair.boxes, pair.cls, pair.group, side)

@@ -71,10 +71,7 @@ def score(maps: RawMaps, truths: Truths, names: Iterable[str] | None = None) -> 
     """
     broken = np.flatnonzero(~np.isfinite(maps).all(axis=(1, 2)))
     if len(broken):
-        raise SoundspotError(
-            f"expected finite maps, but {len(broken)} of {len(maps)} contain NaN or infinity, "
-            f"the first is map {broken[0]}"
-        )
+        raise SoundspotError(f"{len(broken)} maps are not finite, the first is map {broken[0]}")
     chosen = [PROTOCOLS[name] for name in names or PROTOCOLS]
     scores = {protocol.name: np.zeros(len(maps)) for protocol in chosen}
     for start in range(0, len(maps), CHUNK):

@@ -176,10 +176,7 @@ def _refuse_learned(
         return
     learned = {pair.id for pair in pairs.pairs if pair.split in ("train", "val")}
     if shared := [scene.id for scene in scenes if scene.id in learned]:
-        raise SoundspotError(
-            f"{len(shared):,} clips of {benchmark.name} are in train or val of {pairs.root}, the "
-            f"first is {shared[0]}: prepare them as a set of their own"
-        )
+        raise SoundspotError(f"{shared[0]} and {len(shared) - 1:,} other clips are in train or val")
 
 
 def _score_model(trial: _Trial, model: Localizer, features: Features, asked: Asked) -> _Scored:

@@ -33,10 +33,7 @@ class SavedMaps:
         """The ids that have a map; there must be at least one."""
         found = {id for id in ids if id in self._archive or self._path(id).is_file()}
         if not found:
-            raise SoundspotError(
-                f"{self.folder} has no map for any of the {len(ids):,} pairs: expected files such "
-                f"as {ids[0]}.npy, or {ARCHIVE} with ids as keys"
-            )
+            raise SoundspotError(f"{self.folder} has no map, such as {ids[0]}.npy or {ARCHIVE}")
         return found
 
     def read(self, ids: Sequence[str]) -> Float32[np.ndarray, "n h w"]:

@@ -123,9 +123,7 @@ def _make_shard(shards: Mapping[str, _Shard], name: str) -> int:
 
 
 def _worker_died(name: str) -> int:
-    raise SoundspotError(
-        f"the process that computed {name} died (out of memory?); run the same command to resume"
-    )
+    raise SoundspotError(f"the process of {name} died (out of memory?); the same command resumes")
 
 
 def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:

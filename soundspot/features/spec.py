@@ -109,10 +109,7 @@ class FeatureSpec:
         grids = {encoder.name: _grid(encoder) for encoder in self.visual_encoders}
         if len(set(grids.values())) > 1:
             found = ", ".join(f"{name} {side} x {side}" for name, side in grids.items())
-            raise SoundspotError(
-                f"features.visual={self.visual}: encoders can only be joined on one grid, but "
-                f"these have several ({found})"
-            )
+            raise SoundspotError(f"{self.visual}: joined encoders need one grid, not {found}")
         check_augmentations(self.augmentations)
         if self.views < 0 or self.views == 1:
             raise SoundspotError(

@@ -195,9 +195,7 @@ def _locked(out: Path, about: Mapping[str, Any], notes: Mapping[str, Any]) -> It
     with files.explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     if not path.exists() and any(not file.name.startswith(".") for file in out.iterdir()):
-        raise SoundspotError(
-            f"{out} is neither empty nor a result of `localize`; choose another folder", "exists"
-        )
+        raise SoundspotError(f"{out} holds something else; choose another folder", "exists")
     with files.locked(out / files.LOCK, f"another process is writing {out}: wait for it to finish"):
         files.remove_leftovers(out, "**/.*")
         if path.exists():

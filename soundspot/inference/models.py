@@ -166,10 +166,7 @@ def read_model(chosen: str) -> tuple[Method, checkpoint.Card]:
         (card.config.get("c_a"), features.c_a, features.audio),
     ):
         if takes not in (None, gives):
-            raise SoundspotError(
-                f"{chosen} does not fit its encoder: it takes features of {takes} channels, but "
-                f"{encoder} gives {gives}"
-            )
+            raise SoundspotError(f"{chosen} takes {takes} channels, but {encoder} gives {gives}")
     return method, card
 
 

@@ -170,10 +170,7 @@ def run_onnx(
 def _view_size(localizer: Localizer) -> int:
     features = localizer.card.features
     if len(features.view_sizes) > 1:
-        raise SoundspotError(
-            f"{localizer.name} joins {features.visual}, but an ONNX file holds one visual encoder: "
-            "export a model with one"
-        )
+        raise SoundspotError(f"{localizer.name} joins encoders: an ONNX file holds one")
     return features.view_sizes[0]
 
 

@@ -56,10 +56,7 @@ Files = Mapping[str, Path]  # by their paths in the address
 def page_files() -> Files:
     """All files of the page; the model is exported first if the cache does not hold it."""
     if not (BUILT / "index.html").is_file():
-        raise SoundspotError(
-            "the page has not been built: run `make page`, which needs npm, or install the wheel",
-            "not-installed",
-        )
+        raise SoundspotError("the page is not built: run `make page`", "not-installed")
     found = [path for path in sorted(BUILT.rglob("*")) if path.is_file()]
     files = {path.relative_to(BUILT).as_posix(): path for path in found}
     model = _exported()

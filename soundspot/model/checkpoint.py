@@ -198,7 +198,5 @@ def read_card(path: Path) -> Card:
     if not isinstance(values, dict):
         raise SoundspotError(f"{place} has no card: it holds {type(values).__name__}")
     if values.get("format") != FORMAT:
-        raise SoundspotError(
-            f"{place} has format {values.get('format')!r:.80}, this version reads format {FORMAT}"
-        )
+        raise SoundspotError(f"{place} has format {values.get('format')!r:.80}, not {FORMAT}")
     return from_dict(Card, values, place.name)

@@ -238,10 +238,7 @@ class _Run:
         if not math.isfinite(loss):
             saved = (self.run / STATE).exists()
             kept = f" (the state of an earlier step is kept in {self.run})" if saved else ""
-            raise SoundspotError(
-                f"the loss is {loss} in step {self.state.step + 1}; "
-                f"lower train.lr and train.lr_heads{kept}"
-            )
+            raise SoundspotError(f"the loss is {loss}: lower train.lr and train.lr_heads{kept}")
         for parameter in self.method.resting:  # momentum and weight decay would move them on
             parameter.grad = None
         self.optimizer.step()

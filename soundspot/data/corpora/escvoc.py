@@ -91,10 +91,7 @@ def prepare(source: Path | None, out: Path, originals: Originals = Originals()) 
     the published lists.
     """
     if source is None and not any(originals):
-        raise SoundspotError(
-            "ESC-VOC is made from public downloads: give the folders of VOC2007 and ESC-50, and "
-            "for the whole benchmark those of Roboflow 100 (animals) and Caltech-101"
-        )
+        raise SoundspotError("ESC-VOC is made from downloads: give at least VOC2007 and ESC-50")
     lists = _read_lists(source)
     _find_media(lists, source or Path("absent"), originals)
     rules = RULES | {
@@ -175,9 +172,7 @@ def _read_lists(source: Path | None) -> Lists:
                 kind, table = ("sounds", sounds) if "sound" in column else ("images", images)
                 key = f"{kind}/{row[column]}"
                 if key not in table:
-                    raise SoundspotError(
-                        f"{name}.json, row {number}: no list has the {column} {row[column]!r}"
-                    )
+                    raise SoundspotError(f"{name}.json, row {number}: no {column} {row[column]!r}")
                 row[column] = key
     return Lists(images, sounds, rows["pairs"], rows["duets"])
 

@@ -61,9 +61,7 @@ def read_class_lists(paths: Sequence[Path]) -> tuple[dict[str, str], list[Ledger
             videos = parse_json(read_bytes(path))["videos"]
             rows = [(str(id), str(cls)) for cls, ids in videos.items() for id in ids]
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise SoundspotError(
-                f'{path} is not a list of MUSIC videos, {{"videos": {{class: [ids]}}}} ({error!r})'
-            ) from error
+            raise SoundspotError(f"{path} is not a list of MUSIC's videos ({error!r})") from error
         for id, cls in rows:
             first = classes.setdefault(id, cls)
             if first != cls:

@@ -69,8 +69,5 @@ def read_labels(path: Path) -> dict[str, tuple[str, str]]:
         raise SoundspotError(f"{path} is not a readable csv of labels ({error})") from error
     for row in rows:
         if len(row) != 4 or not row[1].isdigit() or row[3] not in ("train", "test"):
-            raise SoundspotError(
-                f"{path}: expected rows of YouTube id, start second, class and train or test, "
-                f"got {','.join(row)!r}"
-            )
+            raise SoundspotError(f"{path} is not vggsound.csv: it has the row {','.join(row)!r}")
     return {f"{id}_{int(start):06d}": (cls, split) for id, start, cls, split in rows}
