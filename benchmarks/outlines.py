@@ -22,7 +22,7 @@ import soundspot
 from soundspot.common.progress import progress
 from soundspot.data.pair_set import PairSet
 from soundspot.evaluation.metrics import auc, ciou_at, union_map
-from soundspot.evaluation.outlined import box_map
+from soundspot.evaluation.predictions import box_map
 from soundspot.evaluation.protocols import score
 from soundspot.inference.maps import box_around, resize_map
 from soundspot.inference.outlines import (

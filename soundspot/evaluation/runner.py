@@ -28,8 +28,7 @@ from soundspot.evaluation.benchmarks import (
     find_scenes,
 )
 from soundspot.evaluation.metrics import RawMaps, Truths
-from soundspot.evaluation.outlined import box_maps
-from soundspot.evaluation.predictions import Features
+from soundspot.evaluation.predictions import Features, box_maps
 from soundspot.evaluation.protocols import score
 from soundspot.evaluation.rows import MAIN, Comparison, Contender, Row
 from soundspot.evaluation.saved_maps import SavedMaps

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from soundspot.common.errors import install_advice
 from soundspot.common.files import atomic_write
 from soundspot.evaluation.metrics import THRESHOLDS
-from soundspot.evaluation.report.pictures import pair_picture
+from soundspot.evaluation.report.html import pair_picture
 from soundspot.evaluation.rows import MAIN
 from soundspot.reproduce.experiments import find_table, lines_for
 from soundspot.reproduce.records import Results, TableLine

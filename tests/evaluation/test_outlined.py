@@ -5,7 +5,7 @@ import torch
 from soundspot.evaluation import outlined
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
-from soundspot.evaluation.outlined import box_map, box_maps
+from soundspot.evaluation.predictions import box_map, box_maps
 from soundspot.evaluation.protocols import PROTOCOLS, score
 
 RAMP = np.linspace(0, 1, 7 * 11, dtype=np.float32).reshape(7, 11)

@@ -12,8 +12,7 @@ from soundspot.evaluation.benchmarks import find_benchmark
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.report import run_facts
-from soundspot.evaluation.report.html import extremes, html_page
-from soundspot.evaluation.report.pictures import as_data_url, pair_picture
+from soundspot.evaluation.report.html import as_data_url, extremes, html_page, pair_picture
 from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
 
 
