@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from soundspot.evaluation import outlined
+from soundspot.evaluation import predictions
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.predictions import box_map, box_maps
@@ -57,7 +57,7 @@ class Outliner:
 
 def test_a_map_without_an_outline_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     outliner = Outliner()
-    monkeypatch.setattr(outlined, "load_outliner", lambda device: outliner)
+    monkeypatch.setattr(predictions, "load_outliner", lambda device: outliner)
     s = np.array([[[1, 0], [0, 0]], [[0, 1], [0, 1]]], np.float32)
     frames = ["a", "a"]
     found = box_maps(s, frames, lambda name: np.zeros((28, 56, 3), np.uint8), torch.device("cpu"))
@@ -69,7 +69,7 @@ def test_a_map_without_an_outline_stays(monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_evaluation_has_a_second_row(monkeypatch, tiny_pairs, tmp_path) -> None:
     from test_runner import save_model
 
-    monkeypatch.setattr(outlined, "load_outliner", lambda device: Outliner())
+    monkeypatch.setattr(predictions, "load_outliner", lambda device: Outliner())
     model = save_model(tmp_path / "model")
     (result,) = evaluate([model], ["escvoc-val"], data=tiny_pairs.root, outline=True).results
     first, second = [c for c in result.contenders if c.kind == "model"]
