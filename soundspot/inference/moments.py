@@ -4,7 +4,7 @@ The best moment of a video: the middle often shows nothing that makes a sound, a
 cheap, so the whole sound is heard. The loudest half second of every two seconds or so is a
 candidate, unless it is far below the loudest of all. The video is divided into a few equal
 stretches, and in each only the frame of the candidate whose sound is known best is seen. The best
-of these is the one whose source is most probably in the picture. If that is not probable, the
+of these is the one whose source is most probably in the picture. Unless that is quite sure, the
 frames around it are seen too, since a barking dog may be hidden by the door it runs past.
 
 The sound events of a file: its sound is cut into slices of half a second. A slice is a pause if it
@@ -29,7 +29,7 @@ from torch import Tensor
 from soundspot.common.errors import MediaError, SoundspotError
 from soundspot.common.progress import progress
 from soundspot.inference.localizer import Localizer, Pictures
-from soundspot.inference.result import Localization
+from soundspot.inference.result import SURE, Localization
 from soundspot.media.clips import SOUND_SECONDS, heard_span, iter_windows, read_frames, read_sounds
 from soundspot.media.decoding import AnyWaveform
 from soundspot.media.films import Film, read_films
@@ -88,10 +88,10 @@ def localize_best(localizer: Localizer, video: OpenMedia, sound: OpenMedia) -> L
     ]
     chosen = int(np.argmax(merits))
     best, loudness = results[chosen], candidates[chosen].rms / loudest
-    # The source may be hidden for a moment: see whether it shows up just before or after.
+    # The source may be hidden for a moment: see whether it shows better just before or after.
     at = best.at or 0.0
     near = [at + step for step in CLOSER if 0 <= at + step < seconds]
-    if best.verdict == "not visible" and near:
+    if not is_sure(best) and near:
         sounds = read_sounds(sound, [(moment, SOUND_SECONDS) for moment in near])
         rms = candidates[chosen].rms
         around = [Candidate(t, rms, heard) for t, heard in zip(near, sounds, strict=False)]
@@ -164,6 +164,11 @@ def merit(result: Localization, loudness: float = 1.0) -> float:
         return weight * result.score
     peak = max(result.score, 0.0) / (result.threshold or 1.0)
     return weight * peak * (result.labels[0][1] if result.labels else 1.0)
+
+
+def is_sure(result: Localization) -> bool:
+    """Whether a caption may say so, or the model cannot tell at all."""
+    return result.threshold is None or result.score >= SURE * result.threshold
 
 
 def _known(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> float:

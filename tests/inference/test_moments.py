@@ -77,13 +77,14 @@ def test_the_highest_peak_wins_and_is_what_that_moment_gives(tmp_path):
     assert best.heard == alone.heard == (0.0, 3.0)
 
 
-def test_where_no_source_is_visible_the_frames_around_the_best_are_seen_too(tmp_path):
-    frames = [np.full((32, 48, 3), 50, np.uint8) for _ in range(30)]
+@pytest.mark.parametrize(("shade", "threshold"), [(50, 0.1), (160, 0.06)])
+def test_unless_a_source_is_surely_visible_the_frames_around_are_seen(tmp_path, shade, threshold):
+    frames = [np.full((32, 48, 3), shade, np.uint8) for _ in range(30)]
     for frame in frames:
         frame[:8] = 0
     frames[10][8:] = 250  # only at 1.0 s, between the looks at 0.75 and 1.25 s
     media.write_video(tmp_path / "v.mkv", frames, np.tile(TONE, 6), 10.0)
-    model = brightness_localizer(threshold=0.1)
+    model = brightness_localizer(threshold=threshold)
     with media.opened(tmp_path / "v.mkv") as file:
         best = localize_best(model, file, file)
     assert best.at == 1.0 and best.verdict == "visible" and best.moments > 6
