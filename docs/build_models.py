@@ -76,7 +76,7 @@ def card(name, report, words):
 
 def _shared_limits(about, words):
     """The limits of all models, with the cells of this one's map."""
-    finer = FINER if about.get("second_look") else 1
+    finer = FINER if (about.get("zoom") or about.get("second_look")) else 1
     grid = from_dict(FeatureSpec, about["features"], "features").grid * finer
     return [line.replace("GRID", f"{grid} x {grid}") for line in words["limits"]]
 
@@ -104,7 +104,9 @@ def _when(about):
 
 def _val_name(about):
     """Zooming in, like other changes of the finished maps, is no part of training."""
-    return "val (chose the step)" + (", without zooming in" if about.get("second_look") else "")
+    return "val (chose the step)" + (
+        ", without zooming in" if (about.get("zoom") or about.get("second_look")) else ""
+    )
 
 
 def _commit(made):

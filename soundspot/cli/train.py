@@ -54,7 +54,7 @@ def export(
     /,
     *,
     calibrate: Path | None = None,
-    second_look: float | None = None,
+    zoom: float | None = None,
     device: Device = "auto",
 ) -> None:
     """Write a checkpoint for inference only: half precision, without what only training needs.
@@ -63,7 +63,7 @@ def export(
         source: Folder of a training run, or a checkpoint.
         target: The .safetensors file to write; a copy of its card is written beside it.
         calibrate: Pair set whose val split sets the score from which a source counts as visible.
-        second_look: Share of the frame: where a map has a smaller hot part, the model zooms in on
+        zoom: Share of the frame: where a map has a smaller hot part, the model zooms in on
             it. Default: as in the checkpoint, or never.
     """
     from soundspot.model import checkpoint
@@ -75,11 +75,11 @@ def export(
         from soundspot.inference.models import open_model
 
         model = open_model(source, device)
-        if second_look is not None:
-            card = replace(model.card, second_look=second_look)
+        if zoom is not None:
+            card = replace(model.card, zoom=zoom)
             model = replace(model, learned=replace(model.learned, card=card))
         calibration = choose_threshold(model, PairSet.open(calibrate))
-    checkpoint.export(source, target, calibration, second_look)
+    checkpoint.export(source, target, calibration, zoom)
     say(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 
 

@@ -62,7 +62,7 @@ class Part:
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of its maps."""
-        side = self.card.features.grid * (FINER if self.card.second_look else 1)
+        side = self.card.features.grid * (FINER if self.card.zoom else 1)
         return side, side
 
     def see(self, pictures: Sequence[AnyPicture]) -> Float[Tensor, "b c h w"]:
@@ -83,13 +83,13 @@ class Part:
         """The maps S of scenes under sounds, zoomed in on small things if the card says so."""
         f_a = f_a.to(self.device)
         maps = self.method.maps(f_v, f_a, cycles).float().cpu().numpy()
-        if not self.card.second_look:
+        if not self.card.zoom:
             return maps
 
         def closer(windows: Sequence[AnyPicture], rows: Sequence[int]) -> Maps:
             return self.method.maps(self.see(windows), f_a[list(rows)], cycles).cpu().numpy()
 
-        return zoom(maps, self.card.second_look, scenes.picture, closer)
+        return zoom(maps, self.card.zoom, scenes.picture, closer)
 
 
 @runtime_checkable  # the tests check types as they run
@@ -358,7 +358,7 @@ class Localizer:
         sha = hashlib.sha256()
         for part in filter(None, (self.learned, self.named)):
             card = part.card
-            facts = [card.method, card.config, card.calibration, card.second_look]
+            facts = [card.method, card.config, card.calibration, card.zoom]
             sha.update(json.dumps([*facts, to_dict(card.features)]).encode())
             for module in (part.method, part.encoders.visual, part.encoders.audio):
                 for name, tensor in sorted(module.state_dict().items()):

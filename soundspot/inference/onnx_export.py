@@ -216,7 +216,7 @@ class AnswerGraph(nn.Module):
         # The page's own model, `static_page.MODEL`, is all of this; no user chooses another.
         assert named is not None and localizer.table is not None and len(sizes) == 1
         assert named.card.features.visual == learned.card.features.visual
-        assert localizer.threshold is not None and not learned.card.second_look
+        assert localizer.threshold is not None and not learned.card.zoom
         assert isinstance(localizer.audio, YAMNet) and isinstance(named.method, Names)
         self.visual, self.audio = learned.encoders.visual, localizer.audio
         self.learned, self.named = learned.method, named.method

@@ -24,6 +24,7 @@ from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Method
 
 FORMAT = 1
+RENAMED = {"second_look": "zoom"}  # keys of older cards
 CARD = "soundspot"  # the card's key in the metadata
 LARGEST = 2**28  # parameters; a config that asks for more is a mistake or damaged
 
@@ -43,8 +44,8 @@ class Card:
         provenance: Command, commit, seed, data fingerprint.
         calibration: "threshold" is the peak that best tells, on validation data, sounds
             with a visible source from others; empty if that was not measured.
-        second_look: Of the frame: where less than this share of a map is hot, its surroundings are
-            enlarged and encoded again (`inference.zoom`); 0 turns this off.
+        zoom: Of the frame: where less than this share of a map is hot, the model zooms in on its
+            surroundings (`inference.maps.zoom`); 0 turns this off.
         version: Of a model that ships: it rises when its name gets other weights.
         date: Of its training, as YYYY-MM-DD.
         slim: Whether it holds only what localizing needs, in half precision.
@@ -60,7 +61,7 @@ class Card:
     metrics: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     calibration: dict[str, float] = field(default_factory=dict)
-    second_look: float = 0.0
+    zoom: float = 0.0
     version: str = ""
     date: str = ""
     slim: bool = False
@@ -110,7 +111,7 @@ def export(
     source: Path,
     target: Path,
     calibration: Mapping[str, float] | None = None,
-    second_look: float | None = None,
+    zoom: float | None = None,
 ) -> Card:
     """Write a checkpoint for use alone: half precision, without what only training needs.
 
@@ -118,17 +119,17 @@ def export(
         source: A checkpoint or a run's folder.
         target: The .safetensors file.
         calibration: Goes into its card; default: what the source's card has.
-        second_look: Likewise.
+        zoom: Likewise.
     """
     if target.suffix != ".safetensors":
         raise SoundspotError(f"the name of a checkpoint must end in .safetensors, got {target}")
     if target.resolve() in (source.resolve(), (source / "best.safetensors").resolve()):
         raise SoundspotError(f"{target} is the checkpoint itself, which would be destroyed")
     model, card = load(source)
-    if second_look is not None:
-        if not 0 <= second_look <= 1:
-            raise SoundspotError(f"second_look={second_look} must be a share from 0 to 1")
-        card = replace(card, second_look=second_look)
+    if zoom is not None:
+        if not 0 <= zoom <= 1:
+            raise SoundspotError(f"zoom={zoom} must be a share from 0 to 1")
+        card = replace(card, zoom=zoom)
     slim = replace(card, slim=True, calibration=dict(calibration or card.calibration))
     save(target, model, slim)
     return slim
@@ -199,4 +200,4 @@ def read_card(path: Path) -> Card:
         raise SoundspotError(f"{place} has no card: it holds {type(values).__name__}")
     if values.get("format") != FORMAT:
         raise SoundspotError(f"{place} has format {values.get('format')!r:.80}, not {FORMAT}")
-    return from_dict(Card, values, place.name)
+    return from_dict(Card, {RENAMED.get(key, key): v for key, v in values.items()}, place.name)

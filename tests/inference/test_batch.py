@@ -154,7 +154,7 @@ def test_a_fault_of_ours_is_not_called_a_bad_file(clips, model, tmp_path, monkey
 
 def test_a_changed_model_is_noticed(clips: Path, whole: Path, model: str, tmp_path: Path) -> None:
     """Two exports of one run, of which one zooms in, make other maps."""
-    checkpoint.export(Path(model), tmp_path / "m.safetensors", second_look=0.3)
+    checkpoint.export(Path(model), tmp_path / "m.safetensors", zoom=0.3)
     job = BatchJob(clips, whole, str(tmp_path / "m.safetensors"), engine=SERIAL)
     with pytest.raises(SoundspotError):
         batch.run_batch(job, lambda line: None)

@@ -71,7 +71,7 @@ def sound(k: int) -> np.ndarray:
 
 def test_all_maps_of_a_routed_model_have_its_grid() -> None:
     model = routed()
-    card = replace(model.card, second_look=0.01)
+    card = replace(model.card, zoom=0.01)
     model = replace(model, learned=replace(model.learned, card=card))
     shapes = {model.localize(picture(), sound(k)).similarity.shape for k in (0, 1, 3)}
     assert shapes == {(28, 28)}

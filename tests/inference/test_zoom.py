@@ -116,7 +116,7 @@ class Loudness(torch.nn.Module):
 
 
 def test_a_localizer_and_an_evaluation_make_the_same_maps():
-    card = Card("sspl", to_dict(SSPLConfig()), FeatureSpec(), second_look=0.2)
+    card = Card("sspl", to_dict(SSPLConfig()), FeatureSpec(), zoom=0.2)
     place = torch.device("cpu")
     part = Part(Bright(), card, place, Encoders(Cells(), Loudness(), place))
     model = Localizer("m", part)
@@ -138,7 +138,7 @@ def test_a_localizer_and_an_evaluation_make_the_same_maps():
     maps = predictions.maps_of(model, features, list(frames), f_a)
     np.testing.assert_allclose(maps, np.stack(located), atol=2e-3)
     # The spot is 4 of 14 x 14 cells; enlarged, it is sharper than an enlarged map.
-    once = replace(part, card=replace(card, second_look=0.0))
+    once = replace(part, card=replace(card, zoom=0.0))
     spot = Pictures([frames["spot"]])
     coarse = once.maps(spot.features(once), f_a[1:2], spot)
     enlarged = join(coarse, {}, coarse[:0])[0]
