@@ -25,8 +25,8 @@ T = TypeVar("T")
 def nearest(name: str, choices: Sequence[str]) -> str:
     """A hint for a misspelled name: the nearest choice, if any is near, and a list of all."""
     close = difflib.get_close_matches(name, choices, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}The choices are {', '.join(choices)}"
+    hint = f"did you mean {close[0]!r}? The" if close else "the"
+    return f"{hint} choices are {', '.join(choices)}"
 
 
 def choose(kind: str, name: str, table: Mapping[str, T]) -> T:

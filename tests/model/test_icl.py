@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_batch import small_batch
 
-from soundspot.model.methods.icl import ICL, ICLConfig, similarity_of_sounds, under
+from soundspot.model.methods.icl import ICL, ICLConfig, shares, similarity_of_sounds, under
 
 SMALL = ICLConfig(c_v=7, c_a=5)
 
@@ -17,6 +17,15 @@ def test_the_mean_over_chosen_locations():
     every = torch.tensor([[[1.0, 2.0, 6.0], [0.0, 4.0, 8.0]]])
     assert under(every, torch.tensor([[True, False, True]])).tolist() == [[3.5, 4.0]]
     assert under(every, torch.zeros(1, 3, dtype=torch.bool)).tolist() == [[0.0, 0.0]]
+
+
+def test_sounds_that_are_alike_share_what_sounds():
+    """Sounds 0 and 1 are alike by 0.8; 0 fits frame 1 by 0.5, 1 does not fit frame 0."""
+    alike = torch.tensor([[1.0, 0.8, -0.5], [0.8, 1.0, 0.4], [-0.5, 0.4, 1.0]])
+    across = torch.tensor([[0.9, -0.3, 0.9], [0.5, 0.9, 0.9], [0.9, 0.9, 0.1]])  # frames as rows
+    found = shares(alike, across, SMALL)
+    assert found[0].tolist() == pytest.approx([1 / 1.4, 0.4 / 1.4, 0])
+    assert found[1:].tolist() == [[0, 1, 0], [0, 0, 1]]
 
 
 def naive_loss(model, data):
