@@ -115,7 +115,7 @@ def _exported() -> Path:
 
     log.warning("preparing the model for the page, once")
     model = load(MODEL, "cpu")
-    write_answer_graph(model, path)
+    write_answer_graph(model, path, half=True)
     for old in place.glob("[!.]*"):
         if old.stem != path.stem:
             old.unlink(missing_ok=True)

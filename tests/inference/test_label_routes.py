@@ -13,7 +13,6 @@ from soundspot.common.errors import SoundspotError
 from soundspot.encoders.yamnet import YAMNet
 from soundspot.inference.localizer import Localizer, Pictures
 from soundspot.inference.models import RETIRED, model_names, split_name
-from soundspot.inference.onnx_export import export_onnx
 from soundspot.inference.result import Localization
 from soundspot.model.evidence import sound_table
 from soundspot.model.label_map import LabelMap, Thing
@@ -114,11 +113,6 @@ def test_an_older_name_leads_to_its_successor(name: str) -> None:
     successor = RETIRED[name.removesuffix("+names")]
     assert successor in model_names() and str(error.value).endswith(successor)
     assert error.value.code == "unknown-model"
-
-
-def test_two_models_do_not_fit_one_onnx_file(tmp_path: Path) -> None:
-    with pytest.raises(SoundspotError):
-        export_onnx(routed(), tmp_path / "a.onnx")
 
 
 @pytest.mark.weights
