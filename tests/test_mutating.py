@@ -1,10 +1,5 @@
 """The generator of `make mutants`: what it changes, and that it tells what survives."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from mutating import mirrored_tests, mutations
 
 MODULE = '''
@@ -42,26 +37,3 @@ def test_the_tests_of_a_file():
     assert mirrored_tests("soundspot/model/pcm.py") == "tests/model/test_pcm.py"
     assert mirrored_tests("soundspot/model/nothing_of_that_name.py") == "tests/model"
     assert mirrored_tests("soundspot/nothing/of_that_name.py") == "tests"
-
-
-def test_what_survives_is_told(tmp_path: Path):
-    """In a tree of one module and one test, in a process of its own."""
-    files = {
-        "soundspot/__init__.py": "",
-        "soundspot/a.py": "def double(x):\n    return 2 * x\n\n\ndef negate(x):\n    return -x\n",
-        "tests/test_a.py": "from soundspot.a import double\n\n\n"
-        "def test_it():\n    assert double(3) == 6\n",
-        "tests/mutating.py": Path(__file__).with_name("mutating.py").read_text(),
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    command = [sys.executable, "tests/mutating.py", "soundspot/a.py"]
-    place = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=tmp_path, env=place, capture_output=True, text=True)
-    assert done.stdout.splitlines() == [
-        "soundspot/a.py: 5 of 5 mutations",
-        "  6: -x  ->  x",
-        "  1 survived",
-    ], done.stdout + done.stderr
-    assert {name: (tmp_path / name).read_text() for name in files} == files

@@ -98,21 +98,3 @@ def test_trials_are_shared_and_skipped(script, own_pairs, tables, tmp_path, caps
     assert "3 of 3" in shown.out and "FNAC" not in shown.out.split("3 of 3")[1]
     with pytest.raises(SystemExit):
         script.main([*basic, "--method", "fnak"])
-
-
-@pytest.mark.slow
-def test_a_diverged_trial_is_recorded_and_never_chosen(script, tiny_pairs, tables, monkeypatch):
-    good, bad, *_ = script.make_trials(tiny_pairs, script.Budget())
-
-    def diverge(*arguments):
-        raise script.SoundspotError("the loss is nan in step 3; lower train.lr")
-
-    monkeypatch.setattr(script, "train", diverge)
-    failed = script.run_trial(bad, Path("nowhere"))
-    assert failed["val"] is None
-    rows = [
-        bad.describe() | failed | {"data_fingerprint": "f"},
-        good.describe() | {"val": {"ciou": 0.0, "auc": 0.0, "duets": 0.0}, "data_fingerprint": "f"},
-    ]
-    assert max(rows, key=script.mean_score)["lr"] == 2e-4
-    assert script.summarize([good, bad], "f", rows).row_count == 1

@@ -39,12 +39,7 @@ def tflite(layers: list[tuple[str, Constant, Constant]], bias: int | None = 0) -
         {
             0: [Table(), *(_tensor(k + 1, constant) for k, constant in enumerate(constants))],
             3: [
-                Table(
-                    {
-                        0: ("<I", kinds.index(kind)),
-                        1: _inputs(2 * k + 1, bias),
-                    }
-                )
+                Table({0: ("<I", kinds.index(kind)), 1: _inputs(2 * k + 1, bias)})
                 for k, (kind, *_) in enumerate(layers)
             ],
         }

@@ -4,12 +4,7 @@ import torch
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import views
-from soundspot.encoders.views import (
-    AUGMENTATIONS,
-    evaluation_view,
-    random_view,
-    view_generator,
-)
+from soundspot.encoders.views import AUGMENTATIONS, evaluation_view, random_view, view_generator
 from soundspot.media.resizing import resize_tensor
 
 
@@ -74,13 +69,6 @@ def test_crop_cuts_224_of_246_anywhere(offset):
     assert view[0, 0, 0] == offset * 246 + offset
 
 
-def test_crop_reaches_both_ends():
-    rng = np.random.default_rng(0)
-    grid = torch.arange(246.0).view(1, 246, 1).expand(3, 246, 246)
-    tops = {int(AUGMENTATIONS["crop"](grid, rng)[0, 0, 0]) for _ in range(400)}
-    assert tops == set(range(23))
-
-
 @pytest.mark.parametrize(("name", "axis"), [("horizontal_flip", 2), ("vertical_flip", 1)])
 def test_flips_happen_below_one_half(name, axis):
     x = picture()
@@ -134,15 +122,6 @@ def test_hue_agrees_with_the_standard_library():
         hue, saturation, value = colorsys.rgb_to_hsv(*x[:, 0, i].tolist())
         expected = colorsys.hsv_to_rgb((hue + 0.07) % 1, saturation, value)
         np.testing.assert_allclose(ours[:, 0, i], expected, atol=1e-5)
-
-
-def test_jitter_of_neutral_strength_changes_nothing():
-    x = picture()
-    same = AUGMENTATIONS["color_jitter"](x, Fixed(random=0.79, uniform=1.0))
-    # uniform answers 1 for the hue turn too: a whole turn of the circle
-    torch.testing.assert_close(same, x, atol=1e-5, rtol=0)
-    assert not torch.equal(AUGMENTATIONS["color_jitter"](x, Fixed(random=0.79, uniform=0.7)), x)
-    assert torch.equal(AUGMENTATIONS["color_jitter"](x, Fixed(random=0.8, uniform=0.7)), x)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from soundspot.common.errors import SoundspotError
-from soundspot.evaluation import intervals
 from soundspot.evaluation.intervals import Interval, bootstrap, over_seeds, paired_test
 
 
@@ -17,25 +16,12 @@ def test_constant_values_leave_no_doubt():
     assert bootstrap(np.array([0.3])) == Interval(0.3, 0.3)
 
 
-def test_interval_of_a_share_is_the_binomial_one():
-    successes = (np.arange(400) < 100).astype(float)
-    half_width = 1.96 * np.sqrt(0.25 * 0.75 / 400)
-    assert close(bootstrap(successes), 0.25 - half_width, 0.25 + half_width, by=0.004)
-
-
 def test_the_shortcut_is_the_plain_bootstrap():
     rng = np.random.default_rng(2)
     values = np.round(rng.random(211), 1)
     plain = rng.choice(values, size=(20_000, 211)).mean(axis=1)
     low, high = np.quantile(plain, [0.025, 0.975])
     assert close(bootstrap(values, resamples=20_000), low, high, by=0.002)
-
-
-def test_blocks_cover_all_resamples(monkeypatch):
-    values = np.random.default_rng(0).random(101)
-    whole = bootstrap(values, resamples=4_000)
-    monkeypatch.setattr(intervals, "BLOCK", 101 * 7)
-    assert close(bootstrap(values, resamples=4_000), whole.low, whole.high, by=0.005)
 
 
 def test_spread_over_seeds_by_hand():

@@ -114,12 +114,6 @@ def test_extremes_do_not_repeat_pairs():
     assert [chosen.tolist() for chosen in extremes(np.array([0.5]), 4).values()] == [[0]] * 3
 
 
-def test_charts_are_drawn(evaluation):
-    pytest.importorskip("matplotlib")
-    html = html_page(evaluation, {})
-    assert html.count("data:image/svg+xml") == 2  # success on two benchmarks
-
-
 def test_a_pair_becomes_a_picture_of_its_own():
     frame = np.full((17, 29, 3), 90, dtype=np.uint8)
     heat = np.random.default_rng(0).random((5, 7), dtype=np.float32)

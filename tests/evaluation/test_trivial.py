@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 
 from soundspot.evaluation.protocols import PROTOCOLS, score
-from soundspot.evaluation.trivial import (
-    baselines,
-    ceiling,
-    disc,
-    guide,
-    random_maps,
-    saliency,
-)
+from soundspot.evaluation.trivial import baselines, ceiling, disc, guide, random_maps, saliency
 
 
 def truth_of(area, size=4):

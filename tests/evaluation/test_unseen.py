@@ -6,13 +6,7 @@ from soundspot.evaluation import predictions
 from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.report.tables import headline_tables
 from soundspot.evaluation.source_detection import NOISE, OFF_SCREEN
-from soundspot.evaluation.unseen import (
-    OWN,
-    SILENCE,
-    at_threshold,
-    choose_threshold,
-    recall,
-)
+from soundspot.evaluation.unseen import OWN, SILENCE, at_threshold, choose_threshold, recall
 
 LEFT = np.array([[[True, False], [True, False]]])
 

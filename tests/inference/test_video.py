@@ -22,7 +22,7 @@ from soundspot.inference.video import (
     smooth_maps,
 )
 from soundspot.media import clips as media
-from soundspot.media import decoding, writing
+from soundspot.media import decoding
 
 RATE = 16_000
 
@@ -256,14 +256,6 @@ def test_what_no_video_is_made_of(tmp_path: Path):
             render_video(brightness_localizer(), source, tmp_path / out)
     with pytest.raises(SoundspotError):
         render_video(brightness_localizer(), path, tmp_path / "out.mp4", maps_per_second=0.0)
-
-
-def test_pictures_that_change_size_are_refused(tmp_path: Path):
-    pictures = [(0.0, square(3)), (0.5, square(3, 48, 64))]
-    with pytest.raises(SoundspotError):
-        writing.write_timed_video(tmp_path / "out.mp4", pictures, None, 2.0)
-    with pytest.raises(SoundspotError):
-        writing.write_timed_video(tmp_path / "out.mp4", [], None, 2.0)
 
 
 def test_a_moment_is_a_line_of_json():

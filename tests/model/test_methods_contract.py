@@ -67,14 +67,6 @@ def test_maps_of_two_projections_are_their_cosine(name, visual_conv):
     np.testing.assert_allclose(found, reference.similarity(heard, seen), atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["attention", "dmc", "ezvsl", "hardway", "icl", "sslalign"])
-def test_the_loss_is_the_mean_of_both_views(name):
-    method, data = build(name).eval(), small_batch()
-    one, two = (method(data._replace(f_v1=view, f_v2=view)).loss.item() for view in data.views)
-    assert abs(one - two) > 1e-4
-    assert method(data).loss.item() == pytest.approx((one + two) / 2, rel=1e-5)
-
-
 @pytest.mark.parametrize(("name", "settings"), [each for each in MAPS if each[0] != "dsol"])
 def test_maps_need_every_weight_but_those_of_training_only(name, settings):
     method, data = build(name, **settings).eval(), small_batch(2)
