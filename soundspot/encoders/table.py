@@ -1,6 +1,6 @@
 """What there is by name: the frozen encoders, and all published weights and media.
 
-A new encoder is one new file, which ends with its `RegistryEntry` and its `EncoderSpec`, and one
+A new encoder is one new file, which ends with its `EncoderSpec`, an entry of weights.yaml, and one
 new line in ENCODERS. An installed package can add one through an entry point of the group
 "soundspot.encoders".
 """

