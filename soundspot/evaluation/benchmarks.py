@@ -1,4 +1,4 @@
-"""The benchmarks of the field, one entry each, and the pairs of them that can be evaluated.
+"""The benchmarks of the field, listed in benchmarks.yaml, and the pairs that can be evaluated.
 
 The truth of a benchmark is either in annotation files, or in the pair set that has its pictures and
 sounds. A list that is shorter or longer than published is refused: a benchmark is used whole.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from soundspot.common.config import choose
+from soundspot.common.config import choose, read_yaml
 from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.escvoc_hard import KINDS
 from soundspot.data.pair_set import Pair, PairSet
@@ -144,64 +144,15 @@ def side_of(pair: Pair) -> Side:
     return "left" if middle < 0.5 else "right"
 
 
-_SILENT = "plus as many pairs without a visible source"
-_flickr_silent = partial(files.with_silent, files.flickr250, "flickr_test_plus_silent.csv")
-_vggss_silent = partial(files.with_silent, files.vggss, "vggss_test_plus_silent.csv")
-_s4 = partial(files.avsbench, "s4_box.json", 3)
-_ms3 = partial(files.avsbench, "ms3_box.json", 2)
-_boxes = "boxes around the masks"
+def _read_table() -> dict[str, Benchmark]:
+    """The benchmarks of benchmarks.yaml; `read` names a function, then what it takes first."""
+    found = {}
+    for name, facts in read_yaml(Path(__file__).with_name("benchmarks.yaml"), "table").items():
+        if words := facts.pop("read", None):
+            read, *first = (getattr(files, str(word), word) for word in words)
+            facts["read"] = partial(read, *first)
+        found[name] = Benchmark(name, **facts)
+    return found
 
-# name, description, items, how to read them, what they are
-_ANNOTATED = (
-    ("flickr249", "SoundNet-Flickr, the paper's list", 249, files.flickr249, "pairs", 2),
-    ("flickr250", "SoundNet-Flickr, the usual list", 250, files.flickr250, "pairs", 2),
-    ("flickr-extended", f"SoundNet-Flickr {_SILENT}", 500, _flickr_silent, "pairs", 2),
-    ("vggss", "VGG-SS, all clips", 5_158, files.vggss, "clips"),
-    ("vggss-extended", f"VGG-SS {_SILENT}", 10_316, _vggss_silent, "clips"),
-    ("avs-s4", f"AVSBench S4, one source, {_boxes}", 3_700, _s4, "frames"),
-    ("avs-ms3", f"AVSBench MS3, several sources, {_boxes}", 320, _ms3, "frames"),
-    ("is3", "IS3, two things that sound in turn in each made picture", 6_480, files.is3, "pairs"),
-)
-# name, description, clips, the file that lists them
-_OF_VGGSS = (
-    ("4692", "the clips still available to the paper", 4_692, "test_4692.csv"),
-    ("-heard", "classes heard in open-set training", 2_564, "heard_test.csv"),
-    ("-unheard", "classes not heard in open-set training", 2_575, "unheard_test.csv"),
-    ("-verified", "clips whose class VGGSounder confirms as heard and seen", 3_799, "verified.txt"),
-    ("-offscreen", "clips with a sound from outside the picture", 2_219, "offscreen.txt"),
-    ("-single", "verified clips in which nothing else is heard", 1_096, "single.txt"),
-)
-# name, description, items, split of its pair set
-_IN_PAIR_SETS = (
-    ("escvoc", "ESC-VOC, test", 552, "test"),
-    ("escvoc-val", "ESC-VOC, validation", 331, "val"),
-    ("escvoc-duets", "ESC-VOC, 500 test duets", 1_000, "duets-test"),
-    ("escvoc-duets-val", "ESC-VOC, 200 validation duets", 400, "duets-val"),
-    ("escvoc-hard", "ESC-VOC, 154 test pairs as they are and degraded in six ways", 1_078, "test"),
-    ("escvoc-hard-val", "ESC-VOC, the same of 154 validation pairs", 1_078, "val"),
-    ("escvoc-mix", "ESC-VOC, 500 test duets with both sounds at once", 1_000, "test"),
-    ("escvoc-mix-val", "ESC-VOC, 200 validation duets with both sounds at once", 400, "val"),
-    ("boxed", "clips with boxes, your own", 0, ""),
-    ("realclips", "real videos with their own sound", 0, ""),
-    ("twoclass", "photographs of several things, each of which sounds in turn", 0, ""),
-    ("anysound", "anysound, development half", 100, "val"),
-    ("anysound-heldout", "anysound, held-out half", 99, "test"),
-)
 
-BENCHMARKS: Mapping[str, Benchmark] = {
-    benchmark.name: benchmark
-    for benchmark in (
-        *(Benchmark(*known) for known in _ANNOTATED),
-        *(
-            Benchmark(
-                f"vggss{name}",
-                f"VGG-SS, {what}",
-                count,
-                partial(files.vggss_subset, f"vggss_{file}"),
-                "clips",
-            )
-            for name, what, count, file in _OF_VGGSS
-        ),
-        *(Benchmark(name, what, count, split=split) for name, what, count, split in _IN_PAIR_SETS),
-    )
-}
+BENCHMARKS: Mapping[str, Benchmark] = _read_table()
