@@ -124,6 +124,7 @@ def score_benchmark(
     saved: Sequence[SavedMaps],
 ) -> Result:
     """Score every contender and the baselines on one benchmark."""
+    # What there is of the benchmark, and which of it every contender can be scored on.
     scenes, missing = find_scenes(benchmark, pairs, annotations)
     _refuse_learned(benchmark, pairs, scenes)
     benchmark = replace(benchmark, count=benchmark.count or len(scenes))
@@ -133,6 +134,7 @@ def score_benchmark(
     if not scenes:
         reason = next(iter(missing.values()), NO_MEDIA)
         raise SoundspotError(f"no pair of {benchmark.name} can be evaluated; the first: {reason}")
+    # Models and saved maps, then the baselines, all on the same pairs.
     shown = [scene for scene in scenes if scene.visible]
     visible = np.array([scene.visible for scene in scenes])
     trial = _Trial(benchmark, pairs, scenes, visible, benchmark.truths(shown))
@@ -141,6 +143,7 @@ def score_benchmark(
     scored += [_score_maps(trial, str(kept.folder), "maps", kept.read(ids)) for kept in saved]
     own = [contender for contenders, *_ in scored for contender in contenders]
     contenders = own + baselines(trial.truths, _saliency(features, pairs, shown))
+    # Rows for every contender, and how sure the differences are.
     lost = benchmark.count - len(scenes)
     return Result(
         benchmark=benchmark,

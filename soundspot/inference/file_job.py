@@ -88,6 +88,7 @@ def _is_timeline(job: FileJob) -> bool:
 @contextmanager
 def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
     """Open the picture and the sound of a job, and refuse what cannot work."""
+    # The names of the outputs, which must not be those of the inputs.
     given = [job.file] if job.audio is None else [job.file, job.audio]
     known = [*outputs.PICTURE_FORMATS, *FORMATS, *outputs.TIMELINES]
     outputs.check_file(job.out, given, "output", known)
@@ -109,6 +110,7 @@ def _checked(job: FileJob) -> Iterator[tuple[OpenMedia, OpenMedia]]:
         raise SoundspotError(f"expected at least 1 source, got {job.sources}")
     if job.at != "best" and job.sources != 1:
         raise SoundspotError("ask for one moment, or for the moments of several sources, not both")
+    # What the files hold: something to see, something to hear, the moment asked for.
     with opened(job.file) as picture:
         if job.audio is None and not picture.info.has_sound:
             kind = "an image" if picture.info.kind == "image" else "a video"

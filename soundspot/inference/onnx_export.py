@@ -284,6 +284,7 @@ def write_graph(
     """
     import onnx
 
+    # What PyTorch makes of an example, to compare with.
     inputs = _example(side)
     model = model.eval()
     with torch.inference_mode():
@@ -305,12 +306,14 @@ def write_graph(
             external_data=False,
             verbose=False,
         )
+        # The graph, what it says of itself, and perhaps smaller weights.
         assert program is not None
         proto = program.model_proto
         onnx.helper.set_model_props(proto, dict(facts))
         if half:
             _halve(proto.graph)
         onnx.save(proto, part)
+        # The file is kept only if it gives the same.
         pairs = zip(outputs, run_onnx(part, *inputs), expected, strict=True)
         differences = {name: float(np.abs(a - b.numpy()).max()) for name, a, b in pairs}
         if not (worst := max(differences.values())) <= TOLERANCE:
