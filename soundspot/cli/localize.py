@@ -1,6 +1,6 @@
 """The verbs that show where a sound comes from: localize, demo, serve, page."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -91,13 +91,27 @@ def localize(
         given = {"--audio": audio, "--json": json, "--fps-map": fps_map, "--details": details}
         given |= {"--sources": sources != 1, "--cycles": cycles, "--mask": mask}
         refuse(given, f"applies to a single file, but {file} is a folder or list")
+        if not file.is_dir():
+            check_list_of_files(file)
+        if out is None:
+            raise SoundspotError(f"{file} is a folder or list: name an output folder with -o")
+        from soundspot.inference.batch import BatchJob, run_batch
+        from soundspot.parallel.engines import Engine
+
+        where = Engine(engine or "local", jobs)
         shown = not no_pictures, outline is not False
-        return _localize_folder(file, out, model, device, shown, at, engine, jobs)
+        return 0 if run_batch(BatchJob(file, out, model, *shown, at, where, device), say) else 2
     given = {"--no-pictures": no_pictures, "--engine": engine, "--jobs": jobs}
     refuse(given, f"applies to a folder or list of files, but {file} is neither")
-    options = {"audio": audio, "json": json, "at": at, "sources": sources, "fps_map": fps_map}
+    if more:
+        refuse({"--fps-map": fps_map, "--mask": mask}, "applies to a single file")
+    from soundspot.inference.file_job import FileJob, run_file_jobs
+
+    options: dict[str, Any] = {"json": json, "at": at, "sources": sources, "fps_map": fps_map}
     options |= {"details": details, "outline": outline, "mask": mask}
-    return _localize_files((file, *more), out, partial(_load, model, device, cycles), options)
+    places = _places((file, *more), out)
+    made = [FileJob(name, audio, place, **options) for name, place in places.items()]
+    return 2 if run_file_jobs(made, partial(_load, model, device, cycles), say, complain) else 0
 
 
 def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
@@ -106,57 +120,15 @@ def _load(model: str | None, device: str, cycles: int | None) -> "Localizer":
     return replace(models.load(model, device), cycles=cycles)
 
 
-def _localize_folder(
-    source: Path,
-    out: Path | None,
-    model: str | None,
-    device: str,
-    shown: tuple[bool, bool],
-    at: Moment,
-    engine: EngineName | None,
-    jobs: int | None,
-) -> int:
-    if not source.is_dir():
-        check_list_of_files(source)
-    if out is None:
-        raise SoundspotError(f"{source} is a folder or list: name an output folder with -o")
-    from soundspot.inference.batch import BatchJob, run_batch
-    from soundspot.parallel.engines import Engine
-
-    where = Engine(engine or "local", jobs)
-    job = BatchJob(source, out, model, *shown, at, where, device=device)
-    return 0 if run_batch(job, say) else 2
-
-
-def _localize_files(
-    files: Sequence[Path],
-    out: Path | None,
-    load_model: Callable[[], "Localizer"],
-    options: Mapping[str, Any],
-) -> int:
-    from soundspot.inference.file_job import FileJob, run_file_jobs
-
-    if len(files) == 1:
-        places = {files[0]: _place(files[0], out) if out is None or out.is_dir() else out}
-    else:
-        only = {"--fps-map": options["fps_map"], "--mask": options["mask"]}
-        refuse(only, "applies to a single file")
-        places = _places(files, out)
-    jobs = [FileJob(file, out=place, **options) for file, place in places.items()]
-    return 2 if run_file_jobs(jobs, load_model, say, complain) else 0
-
-
-def _place(file: Path, folder: Path | None) -> Path:
-    return (folder or Path()) / f"{file.stem}-soundspot.png"
-
-
-def _places(files: Sequence[Path], folder: Path | None) -> dict[Path, Path]:
-    """The picture of each of several files."""
-    if folder is not None and folder.suffix:
-        raise SoundspotError(f"several files need a folder after -o, got {folder}")
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    places = {file: _place(file, folder) for file in files}
+def _places(files: Sequence[Path], out: Path | None) -> dict[Path, Path]:
+    """What is made of each file: the output of a single one, or pictures in a folder."""
+    if len(files) == 1 and out is not None and not out.is_dir():
+        return {files[0]: out}
+    if out is not None and out.suffix and not out.is_dir():
+        raise SoundspotError(f"several files need a folder after -o, got {out}")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    places = {file: (out or Path()) / f"{file.stem}-soundspot.png" for file in files}
     owners: dict[Path, Path] = {}
     for file, place in places.items():
         if (other := owners.setdefault(place, file)) != file:
