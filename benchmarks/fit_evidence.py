@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,8 @@ BATCH = 8
 Table = Mapping[str, Any]
 
 
-def play(model: Localizer, pairs: PairSet, split: str, kind: str) -> Tensor:
-    """The audio features of what is played to every pair of a split."""
+def play(pairs: PairSet, split: str, kind: str) -> list[np.ndarray]:
+    """What is played to every pair of a split."""
     scenes = annotated_scenes(pairs, split)
     rng = np.random.default_rng(1)
     waves = []
@@ -77,7 +77,7 @@ def play(model: Localizer, pairs: PairSet, split: str, kind: str) -> Tensor:
             white = np.random.default_rng([0, number]).standard_normal(len(own))
             own = mix(own, white.astype(np.float32))
         waves.append(own)
-    return torch.cat([model.hear([wave]) for wave in progress(waves, f"hearing {kind}")])
+    return waves
 
 
 def gather(model: Localizer, pairs: PairSet, split: str, kind: str) -> dict[str, np.ndarray]:
@@ -85,11 +85,14 @@ def gather(model: Localizer, pairs: PairSet, split: str, kind: str) -> dict[str,
     scenes = annotated_scenes(pairs, split)
     frames = [scene.frame for scene in scenes]
     features = predictions.open_features(model, pairs, frames, [scenes[0].audio])
-    heard = play(model, pairs, split, kind)
+    waves = play(pairs, split, kind)
+    heard = torch.cat([model.hear([wave]) for wave in progress(waves, f"hearing {kind}")])
+    numbers = [str(number) for number in range(len(waves))]
+    features = replace(features, waveform=lambda number: waves[int(number)])
     parts = []
     for start in progress(range(0, len(scenes), BATCH), f"{split}, {kind}"):
         part = slice(start, start + BATCH)
-        parts.append(model.known(StoredScenes(features, frames[part]), heard[part]))
+        parts.append(model.known(StoredScenes(features, frames[part], numbers[part]), heard[part]))
     tensors = [field.name for field in fields(Known) if field.name != "threshold"]
     return {
         "threshold": np.array(parts[0].threshold),

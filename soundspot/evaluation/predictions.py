@@ -32,7 +32,7 @@ from soundspot.inference.maps import box_around, label_regions, resize_map
 from soundspot.inference.outlines import load_outliner
 from soundspot.inference.sources import Again, split
 from soundspot.media.clips import SOUND_SAMPLES
-from soundspot.media.decoding import AnyPicture
+from soundspot.media.decoding import AnyPicture, AnyWaveform
 from soundspot.media.films import Film
 from soundspot.model.checkpoint import Card
 from soundspot.model.methods.method import Method
@@ -67,6 +67,7 @@ class Features:
 
     by_spec: Mapping[FeatureSpec, AnyCache | EncodedFeatures]
     film: Callable[[str], Film | None] = lambda frame: None
+    waveform: Callable[[str], AnyWaveform] | None = None
 
     @property
     def learned(self) -> AnyCache | EncodedFeatures:
@@ -99,6 +100,7 @@ class StoredScenes:
 
     stored: Features
     frames: Sequence[str]
+    sounds: Sequence[str] = ()
 
     def features(self, part: Part) -> Float[Tensor, "n c h w"]:
         """The visual features that a part of the model sees."""
@@ -111,6 +113,11 @@ class StoredScenes:
     def film(self, row: int) -> Film | None:
         """The small pictures around one frame, if it belongs to a video."""
         return self.stored.film(self.frames[row])
+
+    def sound(self, row: int) -> AnyWaveform | None:
+        """What is heard with one frame that has a film, if that is known."""
+        heard = self.stored.waveform
+        return heard(self.sounds[row]) if heard is not None and self.sounds else None
 
 
 def open_cache(pairs: PairSet, spec: FeatureSpec, frames: Sequence[str]) -> AnyCache | None:
@@ -144,7 +151,7 @@ def open_features(
         fits = cache is not None and cache.weights == (trained_on or encoders_digest(spec))
         heard = () if part is model.named else sounds  # the parts share their sounds
         by_spec[spec] = cache if cache and fits else encode_now(part, pairs, frames, heard)
-    return Features(by_spec, pairs.film)
+    return Features(by_spec, pairs.film, pairs.waveform)
 
 
 def encode_now(
@@ -183,9 +190,10 @@ def maps_of(
     frames: Sequence[str],
     f_a: Float[Tensor, "n p a"],
     cycles: int | None = None,
+    sounds: Sequence[str] = (),
 ) -> Float32[np.ndarray, "n h w"]:
-    """The map of the model's answer for each frame under its sound."""
-    batches = _batches(model, features, frames, f_a)
+    """The map of the model's answer for each frame under its sound; `sounds` are their files."""
+    batches = _batches(model, features, frames, f_a, sounds)
     found = (model.answer(scenes, heard, cycles) for scenes, heard in batches)
     return np.stack([answer.similarity for part in found for answer in part])
 
@@ -224,11 +232,15 @@ def maps_by_cycle(
 
 
 def _batches(
-    model: Localizer, features: Features, frames: Sequence[str], f_a: Float[Tensor, "n p a"]
+    model: Localizer,
+    features: Features,
+    frames: Sequence[str],
+    f_a: Float[Tensor, "n p a"],
+    sounds: Sequence[str] = (),
 ) -> Iterator[tuple[StoredScenes, Float[Tensor, "b p a"]]]:
     for start in progress(range(0, len(frames), BATCH), f"maps of {model.name}"):
         part = slice(start, start + BATCH)
-        yield StoredScenes(features, frames[part]), f_a[part]
+        yield StoredScenes(features, frames[part], sounds[part]), f_a[part]
 
 
 def saliency_maps(

@@ -187,12 +187,13 @@ def _score_model(trial: _Trial, model: Localizer, features: Features, asked: Ask
     assert pairs is not None  # `_pair_set` refuses models without one
     cycles = asked.cycles_of(model)
     frames = [scene.frame for scene in scenes]
-    f_a = features.sound([scene.audio for scene in scenes])
+    sounds = [scene.audio for scene in scenes]
+    f_a = features.sound(sounds)
     found = None
     if benchmark.name in MIXED:
         maps, found = predictions.maps_of_sources(model, features, scenes)
     else:
-        maps = predictions.maps_of(model, features, frames, f_a, cycles)
+        maps = predictions.maps_of(model, features, frames, f_a, cycles, sounds)
     contenders, detections, _ = _score_maps(trial, model.name, "model", maps)
     contenders = [replace(contender, found=found) for contender in contenders]
     if not detections and benchmark.name in WITH_MADE_NEGATIVES:

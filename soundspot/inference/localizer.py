@@ -27,7 +27,7 @@ from soundspot.features.spec import Encoders, load_encoders
 from soundspot.inference.inputs import FrameLike, WaveformLike, as_frame, as_waveform
 from soundspot.inference.maps import FINER, motion_map, resize_map, zoom
 from soundspot.inference.result import Localization
-from soundspot.media.decoding import AnyPicture
+from soundspot.media.decoding import AnyPicture, AnyWaveform
 from soundspot.media.films import Film
 from soundspot.media.sound import SOUND_SAMPLES
 from soundspot.model import evidence
@@ -105,12 +105,16 @@ class Scenes(Protocol):
     def film(self, row: int) -> Film | None:
         """The small pictures around one, if it belongs to a video."""
 
+    def sound(self, row: int) -> AnyWaveform | None:
+        """What is heard with one that has a film, if that is known."""
+
 
 class Pictures(NamedTuple):
-    """Pictures that are encoded now; those of videos have a film."""
+    """Pictures that are encoded now; those of videos have a film, and maybe its sound."""
 
     frames: Sequence[AnyPicture]
     films: Sequence[Film | None] = ()
+    sounds: Sequence[AnyWaveform] = ()
 
     def features(self, part: Part) -> Float[Tensor, "b c h w"]:
         """The visual features that a part of the model sees."""
@@ -123,6 +127,10 @@ class Pictures(NamedTuple):
     def film(self, row: int) -> Film | None:
         """The small pictures around one, if it belongs to a video."""
         return self.films[row] if self.films else None
+
+    def sound(self, row: int) -> AnyWaveform | None:
+        """What is heard with one that has a film, if that is known."""
+        return self.sounds[row] if self.sounds else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +244,7 @@ class Localizer:
         for start in range(0, len(frames), CHUNK):
             pixels = [as_frame(frame) for frame in frames[start : start + CHUNK]]
             sounds = [as_waveform(waveform) for waveform in waveforms[start : start + CHUNK]]
-            scenes = Pictures(pixels, films[start : start + CHUNK])
+            scenes = Pictures(pixels, films[start : start + CHUNK], sounds)
             found = self.answer(scenes, self.hear(sounds), cycles)
             for frame, sound, result in zip(pixels, sounds, found, strict=True):
                 results.append(replace(result, frame=frame, waveform=sound))
@@ -292,16 +300,20 @@ class Localizer:
         assert self.named is not None and self.table is not None  # `answer` asks before
         f_v = scenes.features(self.learned)
         learned = self.learned.maps(f_v, f_a, scenes, cycles)
-        grid = learned.shape[1:]
+        height, width = learned.shape[1:]
         named = self.named.maps(scenes.features(self.named), f_a, scenes)
         films = [scenes.film(row) for row in range(len(f_a))]
+        moving = [
+            motion_map(film, height, width, None if film is None else scenes.sound(row))
+            for row, film in enumerate(films)
+        ]
         noise = self.noise.to(f_v.device).expand(len(f_a), -1, -1)
         scores = torch.from_numpy(self.name_scores(f_a))
         common = torch.from_numpy(self.noise_scores)
         return Known(
             learned=torch.from_numpy(learned),
-            named=torch.from_numpy(resize_map(named, *grid)),
-            motion=torch.from_numpy(np.stack([motion_map(film, *grid) for film in films])),
+            named=torch.from_numpy(resize_map(named, height, width)),
+            motion=torch.from_numpy(np.stack(moving)),
             noise=self.learned.method.maps(f_v, noise, cycles).amax(dim=(1, 2)).float().cpu(),
             threshold=self.threshold or 1.0,
             sure=evidence.how_sure(scores, common, self.table),

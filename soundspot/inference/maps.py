@@ -11,18 +11,19 @@ Axes: b samples, k windows, n pictures, s their side, h w a map on its grid, h2 
 fine, height width pixels.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from soundspot.common.arrays import min_max
-from soundspot.media.decoding import AnyPicture
+from soundspot.media.decoding import SAMPLE_RATE, AnyPicture, AnyWaveform
 from soundspot.media.films import Film
 
 PixelBox = tuple[int, int, int, int]  # x1, y1, x2, y2; x2 and y2 are exclusive
@@ -194,20 +195,42 @@ def tighten(maps: Float32[np.ndarray, "b h w"], small: float) -> Float32[np.ndar
 
 
 BLUR = 0.05  # of the side
+BEGINS = 0.5  # share of the motion that is counted where the sound begins
+BANDS = 6
+HEARD = 100, 7_500  # Hz
 
 
-def motion_map(film: Film | None, height: int, width: int) -> Float32[np.ndarray, "h w"]:
+def motion_map(
+    film: Film | None, height: int, width: int, sound: AnyWaveform | None = None
+) -> Float32[np.ndarray, "h w"]:
     """How much each place of the frame moves, from 0 to 1; 0 everywhere if nothing does.
 
-    A moving camera changes the whole picture: of every difference its median is taken off.
+    A moving camera changes the whole picture: of every difference its median is taken off. What
+    moves as the sound begins counts more, since a hand also moves before it taps and after.
     """
     if film is None or len(film) < 2:
         return np.zeros((height, width), np.float32)
     changes = np.abs(np.diff(film.astype(np.float32), axis=0))
     changes -= np.median(changes, axis=(1, 2), keepdims=True)
-    moved = np.sqrt(changes.clip(min=0)).mean(axis=0)
+    count = np.full(len(changes), 1 / len(changes))
+    if sound is not None:
+        count = (1 - BEGINS) * count + BEGINS * onsets(sound, len(film))
+    moved = np.einsum("t,thw->hw", count, np.sqrt(changes.clip(min=0)))
     side = np.arange(len(moved))
     spread = np.exp(-((side[:, None] - side) ** 2) / (2 * (BLUR * len(moved)) ** 2))
     spread /= spread.sum(axis=1, keepdims=True)
     blurred = np.asarray(spread @ moved @ spread.T, np.float32)
     return np.asarray(min_max(resize_map(blurred, height, width)), np.float32)
+
+
+def onsets(sound: AnyWaveform, steps: int) -> Float[np.ndarray, "n"]:
+    """How much a sound begins from each of `steps` equal parts to the next; they add up to 1.
+
+    The rise in decibels, averaged over bands of frequency.
+    """
+    parts = sound[: len(sound) // steps * steps].reshape(steps, -1)
+    power = np.abs(np.fft.rfft(parts * np.hanning(parts.shape[1]))) ** 2
+    limits = np.geomspace(*HEARD, BANDS + 1) / (SAMPLE_RATE / 2) * power.shape[1]
+    energy = [power[:, int(a) : int(b) + 1].mean(axis=1) for a, b in itertools.pairwise(limits)]
+    rises = np.diff(np.log(np.array(energy) + 1e-6), axis=1).clip(min=0).mean(axis=0)
+    return rises / rises.sum() if rises.any() else np.full(steps - 1, 1 / (steps - 1))

@@ -190,7 +190,7 @@ def _see(
     pairs = zip(candidates, frames, films, strict=True)
     for moment, frame, film in progress(pairs, "localizing", len(candidates)):
         f_a = localizer.hear([moment.waveform]) if moment.f_a is None else moment.f_a
-        (found,) = localizer.answer(Pictures([frame], [film]), f_a)
+        (found,) = localizer.answer(Pictures([frame], [film], [moment.waveform]), f_a)
         results.append(replace(found, frame=frame, waveform=moment.waveform, at=moment.at))
     return results
 

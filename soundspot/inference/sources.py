@@ -67,6 +67,10 @@ class Again:
         """The small pictures around it."""
         return self.scenes.film(self.row)
 
+    def sound(self, row: int) -> AnyWaveform | None:
+        """What is heard with it."""
+        return self.scenes.sound(self.row)
+
 
 @dataclass(frozen=True, eq=False)
 class Heard:
@@ -130,9 +134,9 @@ def hear_events(
             frames, films = read_frames(picture, times), films_around(localizer, picture, times)
             moving = picture.info.kind == "video"
             for event, wave, frame, film in zip(some, waves, frames, films, strict=True):
-                scenes, at = Pictures([frame], [film]), event.at if moving else None
-                # As `localize_batch` hears it: a sound shorter than 3 s is repeated.
-                yield Heard(event, at, wave, scenes, localizer.hear([as_waveform(wave)]))
+                heard = as_waveform(wave)  # as `localize_batch` does: a short one is repeated
+                scenes, at = Pictures([frame], [film], [heard]), event.at if moving else None
+                yield Heard(event, at, wave, scenes, localizer.hear([heard]))
 
 
 def split(

@@ -191,7 +191,8 @@ def smooth_maps(
             strength *= keep
             yield SmoothedMap(at, mean, strength, (SILENCE,))
             continue
-        (found,) = localizer.answer(Pictures([frame], [film]), localizer.hear([windows[0]]))
+        scenes = Pictures([frame], [film], [windows[0]])
+        (found,) = localizer.answer(scenes, localizer.hear([windows[0]]))
         note(VideoMoment(at, found))
         s, aim = found.similarity, found.strength
         if outliner is not None:

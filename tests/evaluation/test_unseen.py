@@ -43,7 +43,7 @@ def test_every_model_is_heard_with_silence_noises_and_other_classes(
 ):
     asked, made = [], predictions.maps_of
 
-    def maps_of(model, features, frames, f_a, cycles=None):
+    def maps_of(model, features, frames, f_a, cycles=None, sounds=()):
         asked.append(f_a)
         return made(model, features, frames, f_a, cycles)
 
