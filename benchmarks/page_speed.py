@@ -1,6 +1,8 @@
 """How fast the page is in headless Chromium, as ratios to native onnxruntime in the same run.
 
-    make page && python benchmarks/page_speed.py [-o results/page_speed.json]
+    make page && python benchmarks/page_speed.py [-o results/page_speed.json] [--minutes 10]
+
+With --minutes it also says how much memory live use takes, at its start and at its end.
 
 The first ratio is of CPU times, so that other work on the machine matters little. The others are of
 times by the clock, each the fastest of its runs, in turns: close other programs first. The figures
@@ -8,6 +10,7 @@ per second are those of this machine.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -50,23 +53,36 @@ def native():
     return lambda: session.run(None, {"frame": frame, "waveform": wave})
 
 
-def browser_cpu() -> float:
-    """CPU seconds of all processes that this one has started."""
-    parents, used = {}, {}
+def browser_processes() -> dict[int, list[str]]:
+    """The processes that this one has started, with their fields of /proc/PID/stat."""
+    fields = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        pid = int(path.parent.name)
-        parents[pid], used[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
-    total = 0
-    for pid in used:
+        with contextlib.suppress(OSError):  # one that has just ended
+            fields[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    found = {}
+    for pid in fields.keys() - {os.getpid()}:
         above = pid
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        total += used[pid] if above == os.getpid() and pid != above else 0
-    return total / os.sysconf("SC_CLK_TCK")
+        while above in fields and above != os.getpid():
+            above = int(fields[above][1])
+        if above == os.getpid():
+            found[pid] = fields[pid]
+    return found
+
+
+def browser_cpu() -> float:
+    """CPU seconds of the browser."""
+    ticks = sum(int(f[11]) + int(f[12]) for f in browser_processes().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def browser_memory() -> float:
+    """Memory of the browser in MB; what its processes share is counted once."""
+    total = 0
+    for pid in browser_processes():
+        with contextlib.suppress(OSError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(rollup.partition("\nPss:")[2].split()[0])
+    return total / 1000
 
 
 def open_page(browser, address: str, threads: int):
@@ -101,6 +117,20 @@ def live_rate(browser, address: str) -> float:
     start, before = time.perf_counter(), tab.evaluate("soundspot.engine.asked")
     tab.wait_for_timeout(5000)
     return (tab.evaluate("soundspot.engine.asked") - before) / (time.perf_counter() - start)
+
+
+def live_memory(browser, address: str, minutes: float) -> list[float]:
+    """Memory of the browser in MB at each tenth of so many minutes of live use."""
+    tab = browser.new_page()
+    tab.goto(address)
+    tab.click("#camera")
+    tab.wait_for_selector("body[data-mode=live]:not([data-verdict=''])", timeout=120_000)
+    used = []
+    for _ in range(10):
+        tab.wait_for_timeout(6000 * minutes)
+        used.append(browser_memory())
+    tab.close()
+    return used
 
 
 def measure(browser, address: str) -> dict[str, float]:
@@ -146,7 +176,8 @@ def main() -> None:
     """Measure, print, and write if asked to."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-o", "--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--minutes", type=float)
+    wanted = parser.parse_args()
     server = static_page.open_server("127.0.0.1", 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_address[1]}/"
@@ -155,12 +186,16 @@ def main() -> None:
             executable_path=shutil.which("chromium"), args=[*FLAGS, *DEVICES]
         )
         found = measure(browser, address)
+        if wanted.minutes:
+            used = live_memory(browser, address, wanted.minutes)
+            found["live use, its first tenth (MB)"], *_, last = used
+            found[f"live use, {wanted.minutes:g} minutes (MB)"] = last
         browser.close()
     server.shutdown()
     for name, value in found.items():
         print(f"{name:45} {value:10.2f}")
-    if out is not None:
-        out.write_text(json.dumps(found, indent=1) + "\n")
+    if wanted.out is not None:
+        wanted.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import av
 from build_example import make_room, make_street
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
 from soundspot.encoders.weights import weights_dir
 from soundspot.inference.static_page import BUILT, POLICY
-from soundspot.media.clips import write_video
+from soundspot.media.clips import SAMPLE_RATE
 
 HERE = Path(__file__).parent
 RUNTIME = HERE / "node_modules" / "onnxruntime-web"
@@ -37,11 +38,28 @@ def build() -> None:
     (BUILT / "ort").mkdir(parents=True)
     for part in PARTS:
         shutil.copyfile(RUNTIME / "dist" / part, BUILT / "ort" / part)
-    write_video(BUILT / "street.mp4", *make_street())
-    write_video(BUILT / "room.mp4", *make_room())
+    write_small(BUILT / "street.mp4", *make_street())
+    write_small(BUILT / "room.mp4", *make_room())
     # The exported model comes with its answers to the examples.
     shutil.rmtree(weights_dir().parent / "page", ignore_errors=True)
     copy_sources()
+
+
+def write_small(path: Path, frames, sound, fps: int) -> None:
+    """Write a video for download, smaller than `write_video` would."""
+    with av.open(str(path), "w") as file:
+        film = file.add_stream("libx264", fps, options={"crf": "28", "preset": "slow"})
+        film.height, film.width = frames[0].shape[:2]
+        film.pix_fmt = "yuv420p"
+        track = file.add_stream("aac", SAMPLE_RATE, layout="mono")
+        track.bit_rate = 32_000
+        for frame in frames:
+            file.mux(film.encode(av.VideoFrame.from_ndarray(frame)))
+        file.mux(film.encode())
+        heard = av.AudioFrame.from_ndarray(sound[None], "fltp", "mono")
+        heard.sample_rate = SAMPLE_RATE
+        file.mux(track.encode(heard))
+        file.mux(track.encode())
 
 
 def copy_sources() -> None:

@@ -45,7 +45,7 @@ from soundspot.model.evidence import Known
 OPSET = 18
 TOLERANCE = 1e-3  # of a cosine, between ONNX and PyTorch
 HALVED_FROM = 250_000  # values; of smaller tensors, early in a network, every digit counts
-LEAST = 0.002  # score that is kept of an example
+LEAST = 0.01  # score that is kept of an example
 
 Frame = Float[Tensor, "1 3 side side"]
 
@@ -249,7 +249,7 @@ def answer_video(localizer: Localizer, video: Path, step: float) -> list[dict[st
         grid = (255 * answer.map[0]).clamp(0, 255).to(torch.uint8).numpy()
         assert answer.scores is not None  # the page's model names sounds
         scores = answer.scores[0].numpy()
-        heard = [[int(k), round(float(scores.flat[k]), 4)] for k in np.flatnonzero(scores > LEAST)]
+        heard = [[int(k), round(float(scores.flat[k]), 3)] for k in np.flatnonzero(scores > LEAST)]
         found.append(
             {
                 "map": base64.b64encode(grid.tobytes()).decode(),
