@@ -24,10 +24,10 @@ page: $(INSTALLED)  ## build the page for the browser into soundspot/page; needs
 	$(BIN)/python page/build.py
 
 fuzz: $(INSTALLED)  ## read 2,000 damaged files of all kinds: no traceback, hang or large memory
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzzing.py --count 2000 --seed 0
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python .ci/fuzz.py --count 2000 --seed 0
 
 mutants: $(INSTALLED)  ## break PATHS=soundspot/model/pcm.py in small ways: do its tests notice?
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutating.py $(PATHS)
+	OMP_NUM_THREADS=1 $(BIN)/python .ci/mutants.py $(PATHS)
 
 check: $(INSTALLED)  ## formatting, lint, types
 	$(BIN)/ruff format --check .

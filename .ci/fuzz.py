@@ -1,6 +1,6 @@
 """Damage files of every kind, and see that reading them gives a result or one sentence.
 
-    python tests/fuzzing.py --count 2000 --seed 0
+    PYTHONPATH=tests python .ci/fuzz.py --count 2000 --seed 0
 
 Every file is read in a child process, which is killed after a minute. What soundspot makes of a
 file must be a result or a SoundspotError; anything else, a hang, a dead process or more than 2 GB
@@ -216,6 +216,7 @@ class Reader:
         self.start()
 
     def start(self) -> None:
+        """Begin anew, with nothing that hangs."""
         self.pool = multiprocessing.get_context("spawn").Pool(1)
         self.pool.apply(int)  # until all is imported
 

@@ -1,26 +1,30 @@
 """A small sample of `make fuzz`, and whether it would notice trouble."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from fuzzing import FINE, KINDS, Kind, damage, make, read_damaged
+from made_files import load_script
+
+fuzz = load_script(Path(__file__).parents[1] / ".ci" / "fuzz.py")
+KINDS = fuzz.KINDS
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path, name):
-    path = make(name, tmp_path / "made")
-    assert read_damaged(name, path) == "read"
+    path = fuzz.make(name, tmp_path / "made")
+    assert fuzz.read_damaged(name, path) == "read"
     whole = path.read_bytes()
     for seed in range(3):
-        path.write_bytes(damage(whole, [7, seed], KINDS[name].text))
-        assert read_damaged(name, path) in FINE
+        path.write_bytes(fuzz.damage(whole, [7, seed], KINDS[name].text))
+        assert fuzz.read_damaged(name, path) in fuzz.FINE
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="needs Linux")
 def test_making_a_file_does_not_change_how_urgent_the_process_is(tmp_path):
     before = os.sched_getscheduler(0)
-    make("av1", tmp_path / "made")
+    fuzz.make("av1", tmp_path / "made")
     assert os.sched_getscheduler(0) == before
 
 
@@ -28,5 +32,5 @@ def test_a_traceback_is_told(tmp_path, monkeypatch):
     def fail(path):
         raise IndexError("list index out of range")
 
-    monkeypatch.setitem(KINDS, "ids", Kind("ids", fail, fail))
-    assert "IndexError" in read_damaged("ids", tmp_path)
+    monkeypatch.setitem(KINDS, "ids", fuzz.Kind("ids", fail, fail))
+    assert "IndexError" in fuzz.read_damaged("ids", tmp_path)

@@ -1,7 +1,7 @@
 """Break files of the package in small ways, one at a time, and print what no test notices.
 
-    python tests/mutating.py soundspot/model/pcm.py soundspot/model/heads.py
-    python tests/mutating.py soundspot/data/pair_set.py --most 50    that many, drawn
+    python .ci/mutants.py soundspot/model/pcm.py soundspot/model/heads.py
+    python .ci/mutants.py soundspot/data/pair_set.py --most 50    that many, drawn
 
 In a copy of the tree, comparisons, operators and conditions are turned around, numbers changed
 by one, terms and calls without arguments dropped, arguments swapped. soundspot/a/b.py is tested by
@@ -86,11 +86,13 @@ def _changes(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def mirrored_tests(file: str) -> str:
-    """soundspot/a/b.py -> tests/a/test_b.py, or the nearest folder of tests that there is."""
-    path = Path("tests", *Path(file).parts[1:-1], f"test_{Path(file).name}")
-    while not (ROOT / path).exists():
-        path = path.parent
-    return str(path)
+    """soundspot/a/b.py -> tests/a/test_b.py or tests/test_b.py, or the nearest folder there is."""
+    folder = Path("tests", *Path(file).parts[1:-1])
+    for place in (folder, *folder.parents):
+        for path in (place / f"test_{Path(file).name}", place):
+            if (ROOT / path).exists():
+                return str(path)
+    return "tests"
 
 
 def passes(tests: str, seconds: float | None) -> bool:

@@ -1,6 +1,10 @@
 """The generator of `make mutants`: what it changes, and that it tells what survives."""
 
-from mutating import mirrored_tests, mutations
+from pathlib import Path
+
+from made_files import load_script
+
+mutants = load_script(Path(__file__).parents[1] / ".ci" / "mutants.py")
 
 MODULE = '''
 def share(a: float = 5, b: "x y" = None) -> float:
@@ -12,7 +16,7 @@ def share(a: float = 5, b: "x y" = None) -> float:
 
 
 def test_what_is_changed():
-    made = list(mutations(MODULE))
+    made = list(mutants.mutations(MODULE))
     assert [f"{line}: {change}" for line, change, _ in made] == [
         "2: 5  ->  6",
         "2: 5  ->  4",
@@ -34,6 +38,7 @@ def test_what_is_changed():
 
 
 def test_the_tests_of_a_file():
-    assert mirrored_tests("soundspot/model/pcm.py") == "tests/model/test_pcm.py"
-    assert mirrored_tests("soundspot/model/nothing_of_that_name.py") == "tests/model"
-    assert mirrored_tests("soundspot/nothing/of_that_name.py") == "tests"
+    assert mutants.mirrored_tests("soundspot/model/pcm.py") == "tests/model/test_pcm.py"
+    assert mutants.mirrored_tests("soundspot/model/methods/dmc.py") == "tests/model/test_dmc.py"
+    assert mutants.mirrored_tests("soundspot/model/nothing_of_that_name.py") == "tests/model"
+    assert mutants.mirrored_tests("soundspot/nothing/of_that_name.py") == "tests"
