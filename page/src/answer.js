@@ -24,11 +24,11 @@ export function caption(labels, verdict, score, threshold, words) {
   const name = shortName(labels, words);
   const say = words.sentences;
   const named = labels.some((one) => one.name.split(",")[0] === name && one.score >= words.sureName);
-  const sure = score >= words.sure * threshold && named;
+  const guess = name === words.unnamed ? say.visibleUnnamed : say.perhaps;
   const sentence = {
     unknown: name === words.unnamed ? say.unknownUnnamed : say.unknown,
     "not visible": words.voices.includes(name) ? say.absentVoice : say.absent,
-    visible: sure ? say.sure : say.visible,
+    visible: !named ? guess : score >= words.sure * threshold ? say.sure : say.visible,
   }[verdict];
   return sentence.replace("{name}", name);
 }

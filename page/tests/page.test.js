@@ -9,7 +9,7 @@ import { RATE, cut, loudness, resample, toMono } from "../src/sound.js";
 const words = {
   sentences: {
     sure: "{name}!", visible: "{name}.", absent: "{name}, away", absentVoice: "{name}, nobody",
-    unknown: "{name}?", unknownUnnamed: "?",
+    perhaps: "{name}, or not", visibleUnnamed: "here", unknown: "{name}?", unknownUnnamed: "?",
   },
   broad: ["Animal"], voices: ["Speech"], unnamed: "A sound", worthSaying: 0.1, nearly: 0.6, sure: 1.25, sureName: 0.5,
 };
@@ -59,6 +59,8 @@ test("the caption says what the verdict is", () => {
   assert.equal(say("Speech", "not visible", 0.1), "Speech, nobody");
   assert.equal(say("Dog", "unknown", 0.1), "Dog?");
   assert.equal(caption([], "unknown", 0, 0.4, words), "?");
+  assert.equal(caption([], "visible", 1, 0.4, words), "here");
+  assert.equal(caption([label("Dog", 0.4)], "visible", 1, 0.4, words), "Dog, or not");
 });
 
 test("the graph's outputs become an answer", () => {

@@ -282,6 +282,7 @@ def caption(labels: Labels, verdict: Verdict, score: float, threshold: float | N
             absent = "nothing in the picture seems to be making it"
         return f"{name}, but {absent}."
     own = (score for label, score in labels if label.partition(",")[0] == name)
-    named = max(own, default=0.0) >= SURE_NAME  # what is said, not what is heard best
-    sure = named and threshold is not None and score >= SURE * threshold
+    if max(own, default=0.0) < SURE_NAME:  # of what is said, not of what is heard best
+        return f"{name}{'' if name == UNNAMED else ', perhaps'}. It seems to come from here."
+    sure = threshold is not None and score >= SURE * threshold
     return f"{name}. {'Quite sure.' if sure else 'Fairly sure.'}"

@@ -145,6 +145,8 @@ def page_words() -> dict[str, Any]:
         "absent": absent[0].replace(some, "{name}"),
         "absentVoice": absent[1].replace(voice, "{name}"),
         "unknown": unknown.replace(some, "{name}"),
+        "perhaps": words.caption([(some, 0.2)], "visible", 1.0, 1.0).replace(some, "{name}"),
+        "visibleUnnamed": words.caption([], "visible", 1.0, 1.0),
         "unknownUnnamed": words.caption([], "unknown", 0.0, 1.0),
     }
     return {

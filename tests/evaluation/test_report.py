@@ -13,7 +13,7 @@ from soundspot.evaluation.evaluate import evaluate
 from soundspot.evaluation.metrics import union_map
 from soundspot.evaluation.report import run_facts
 from soundspot.evaluation.report.html import as_data_url, extremes, html_page, pair_picture
-from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables
+from soundspot.evaluation.report.tables import Table, detail_tables, headline_tables, overview
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,15 @@ def test_a_hard_benchmark_shows_its_kinds_at_once(evaluation):
     assert "By kind" in [table.title for table in headline_tables(hard)]
     assert "By class" not in [table.title for table in detail_tables(hard)]
     assert "By kind" not in [table.title for table in headline_tables(first)]
+
+
+def test_one_table_has_every_contender_on_every_benchmark(evaluation):
+    first = evaluation.results[0]
+    other = replace(first, benchmark=find_benchmark("escvoc"), rows=first.rows[:-1])
+    table = overview([first, other])
+    assert table.header == ("model", first.benchmark.name, "escvoc")
+    assert {row[0] for row in table.rows} == {contender.name for contender in first.contenders}
+    assert all(" / " in row[1] for row in table.rows)
 
 
 def test_comparisons_name_the_better_model(evaluation):

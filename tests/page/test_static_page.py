@@ -106,6 +106,8 @@ def test_the_sentences_are_those_of_the_command_line():
         "absent": ([("Dog", 0.9)], "not visible", 0.5),
         "absentVoice": ([("Speech", 0.9)], "not visible", 0.5),
         "unknown": ([("Dog", 0.9)], "unknown", 0.5),
+        "perhaps": ([("Dog", 0.4)], "visible", 2.0),
+        "visibleUnnamed": ([], "visible", 1.0),
         "unknownUnnamed": ([], "unknown", 0.5),
     }
     for key, (labels, verdict, score) in cases.items():

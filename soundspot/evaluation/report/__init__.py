@@ -19,7 +19,7 @@ from soundspot.common.progress import result_console
 from soundspot.evaluation.metrics import SIZE, THRESHOLDS, success_curve
 from soundspot.evaluation.protocols import PROTOCOLS
 from soundspot.evaluation.report.html import html_page
-from soundspot.evaluation.report.tables import detail_tables, headline_tables
+from soundspot.evaluation.report.tables import detail_tables, headline_tables, overview
 from soundspot.evaluation.rows import MAIN
 from soundspot.evaluation.runner import Evaluation, Result
 from soundspot.training.run_folder import git_commit
@@ -31,6 +31,8 @@ def show(evaluation: Evaluation) -> None:
     for result in evaluation.results:
         for table in headline_tables(result):
             console.print(table.rich())
+    if len(evaluation.results) > 1:
+        console.print(overview(evaluation.results).rich())
 
 
 def write_report(evaluation: Evaluation, folder: Path, command: str = "") -> None:

@@ -4,7 +4,7 @@ Numbers are in %. Axes: n pairs.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,6 +87,24 @@ def headline_tables(result: Result) -> list[Table]:
     if result.comparisons:
         tables.append(_comparisons(result))
     return tables
+
+
+def overview(results: Sequence[Result]) -> Table:
+    """All contenders on all benchmarks."""
+    names = [result.benchmark.name for result in results]
+    cells: dict[str, dict[str, str]] = {}
+    for result in results:
+        for row in result.rows:
+            if row.protocol == MAIN:
+                peak = row.listening.get("both_found", row.listening.get("peak_in_box"))
+                part = "–" if peak is None else percent(peak)
+                cell = f"{percent(row.ciou)} / {percent(row.auc)}\npeak {part}"
+                cells.setdefault(row.model, {})[result.benchmark.name] = cell
+    rows = ((model, *(known.get(name, "–") for name in names)) for model, known in cells.items())
+    note = (
+        f"cIoU@0.5 / AUC in %, protocol {MAIN}; below, peaks in the true box (mixtures: of both)."
+    )
+    return Table("all benchmarks", note, ("model", *names), tuple(rows))
 
 
 def detail_tables(result: Result) -> list[Table]:
