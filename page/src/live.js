@@ -45,8 +45,9 @@ export class Live {
         await new Promise((resolve) => setTimeout(resolve, 50));
         continue;
       }
+      let looked = false;
       try {
-        await this.look();
+        looked = await this.look();
       } catch (error) {
         if (!this.closed) this.notify(error);
         return;
@@ -54,20 +55,22 @@ export class Live {
       const now = performance.now();
       const took = Math.min(2, (now - before) / 1000);
       before = now;
-      this.perSecond += 0.2 * (1 / Math.max(took, 0.01) - this.perSecond);
+      const rate = 1 / Math.max(took, 0.01);
+      if (looked) this.perSecond += (this.perSecond ? 0.2 : 1) * (rate - this.perSecond);
       if (!this.closed) this.notify();
       // The screen is drawn between two maps.
       await new Promise((resolve) => (document.hidden ? setTimeout : requestAnimationFrame)(resolve));
     }
   }
 
+  /** Whether there was a sound to look for. */
   async look() {
     const wave = this.ear.last();
     const latest = loudness(wave, wave.length - 16000, wave.length);
     if (latest.peak < QUIET) {
       const strength = (this.answer?.strength ?? 0) * 0.7;
       this.answer = { ...this.answer, strength, caption: "Silence.", silent: true };
-      return;
+      return false;
     }
     const found = await this.engine.localize(grab(this.video), wave);
     const keep = Math.exp(-1 / Math.max(this.perSecond, 1) / MEMORY);
@@ -75,6 +78,7 @@ export class Live {
     const add = (1 - keep) * found.strength || found.strength;
     const map = found.map.map((s, k) => (old ? (old * this.answer.map[k] + add * s) / (old + add) : s));
     this.answer = { ...found, map, strength: old ? old + add : found.strength, silent: false };
+    return true;
   }
 
   close() {
