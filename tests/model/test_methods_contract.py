@@ -190,6 +190,11 @@ IN_BFLOAT16 = [
 ]
 
 
+def test_losses_of_small_differences_stay_in_float32():
+    kept = {name for name in METHODS if METHODS[name].module.full_precision}
+    assert kept == {"cavl", "dmc", "sacl"}
+
+
 @pytest.mark.parametrize(("name", "settings"), IN_BFLOAT16)
 def test_a_step_in_bfloat16_is_close_to_one_in_float32(name, settings):
     """train.amp: no two types meet, and what is learned is the same."""
