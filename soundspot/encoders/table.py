@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from soundspot.common.config import NamedTable, choose
-from soundspot.encoders.registry import HUB, MEDIA, EncoderSpec, RegistryEntry, WeightsError
+from soundspot.encoders.registry import (
+    HUB,
+    MEDIA,
+    EncoderSpec,
+    RegistryEntry,
+    WeightsError,
+    published,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -57,7 +64,7 @@ def registry() -> dict[str, RegistryEntry]:
 
     encoders = ENCODERS.usable().values()
     weights = [encoder.weights for encoder in encoders if encoder.weights is not None]
-    return {entry.name: entry for entry in (*weights, WEIGHTS, *MEDIA)}
+    return {entry.name: entry for entry in (*weights, WEIGHTS, *map(published, MEDIA))}
 
 
 def build_encoder(name: str, state: "Mapping[str, Tensor] | None") -> "nn.Module":
