@@ -19,22 +19,12 @@ from torch import Tensor, nn
 
 from soundspot.common.config import Positive, Size
 from soundspot.model.losses import matched, pick_own
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    mean_of,
-    other_pairs,
-)
+from soundspot.model.methods import method
 from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
-class AVObjectConfig(MethodConfig):
+class AVObjectConfig(method.MethodConfig):
     """The switches of audio-visual objects; the defaults are those of the released code.
 
     Attributes:
@@ -48,7 +38,7 @@ class AVObjectConfig(MethodConfig):
     scale: Positive = 1.0
 
 
-class AVObject(Method):
+class AVObject(method.Method):
     """Two embeddings, and the scale of their cosine."""
 
     config_class = AVObjectConfig
@@ -62,25 +52,25 @@ class AVObject(Method):
         self.audio = _embedding(config.c_a, config.hidden, config.embedding)
         self.scale = nn.Parameter(torch.tensor(config.scale))
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """The mean of both views' losses; each view has its own batch-norm statistics."""
-        other_pairs(batch)
+        method.other_pairs(batch)
         heard, scale = whole(self._hear(batch.f_a)), self.scale
         scores = (every_score(self._see(f_v).flatten(2), heard) for f_v in batch.views)
         both = [scale * whole(each) for each in scores]
-        return mean_of(
-            MethodOutput(pick_own(scores), {"matched": matched(scores), "scale": scale})
+        return method.mean_of(
+            method.MethodOutput(pick_own(scores), {"matched": matched(scores), "scale": scale})
             for scores in both
         )
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """The cosine of every location with the sound, averaged over its patches."""
         return torch.einsum("bdhw,bdt->bhwt", self._see(f_v), self._hear(f_a)).mean(dim=3)
 
-    def _see(self, f_v: Frame) -> Float[Tensor, "b d h w"]:
+    def _see(self, f_v: method.Frame) -> Float[Tensor, "b d h w"]:
         return F.normalize(self.visual(f_v), dim=1)
 
-    def _hear(self, f_a: Sound) -> Float[Tensor, "b d p"]:
+    def _hear(self, f_a: method.Sound) -> Float[Tensor, "b d p"]:
         embedded: Tensor = self.audio(f_a.transpose(1, 2)[..., None])
         return F.normalize(embedded[..., 0], dim=1)
 

@@ -23,23 +23,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from soundspot.common.config import Positive, Size
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    mean_of,
-    other_pairs,
-)
+from soundspot.model.methods import method
 
 EPSILON = 1e-10  # of squared distances, whose root has no gradient at 0
 
 
 @dataclass(frozen=True)
-class CAVLConfig(MethodConfig):
+class CAVLConfig(method.MethodConfig):
     """The switches of CAVL; the defaults are those of DSOL's code where it has them.
 
     Attributes:
@@ -69,7 +59,7 @@ class Clustered(NamedTuple):
     assignment: Float[Tensor, "b k n"]
 
 
-class CAVL(Method):
+class CAVL(method.Method):
     """One space for both modalities, and the step of the curriculum."""
 
     config_class = CAVLConfig
@@ -85,9 +75,9 @@ class CAVL(Method):
         self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, dim))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """The mean of both views' losses on scenes of as many sources as the curriculum has."""
-        other_pairs(batch)
+        method.other_pairs(batch)
         size = len(batch.cls)
         stage = 1 + int(self.step) // self.config.grow_every
         sources = min(stage, self.config.sources, size // 2)
@@ -97,12 +87,12 @@ class CAVL(Method):
         for f_v in batch.views:
             seen = self._cluster(join_scenes(self._see(f_v), sources), sources + 1).centers
             loss = contrastive_loss(every_distance(heard, seen), strangers, self.config.margin)
-            outputs.append(MethodOutput(loss, {"sources": torch.tensor(float(sources))}))
+            outputs.append(method.MethodOutput(loss, {"sources": torch.tensor(float(sources))}))
         if self.training:
             self.step += 1
-        return mean_of(outputs)
+        return method.mean_of(outputs)
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """What belongs to the nearest center; the frame is clustered as at the curriculum's end."""
         u, sound = self._see(f_v), self._hear(f_a).mean(dim=1, keepdim=True)
         if self.config.map == "distance":
@@ -113,11 +103,11 @@ class CAVL(Method):
             found = seen.assignment[torch.arange(len(nearest), device=u.device), nearest]
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Frame) -> Float[Tensor, "b n d"]:
+    def _see(self, f_v: method.Frame) -> Float[Tensor, "b n d"]:
         seen: Tensor = self.visual(F.normalize(f_v.flatten(start_dim=2), dim=1))
         return seen.transpose(1, 2)
 
-    def _hear(self, f_a: Sound) -> Float[Tensor, "b p d"]:
+    def _hear(self, f_a: method.Sound) -> Float[Tensor, "b p d"]:
         heard: Tensor = self.audio(F.normalize(f_a, dim=2))
         return heard
 

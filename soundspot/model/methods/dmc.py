@@ -22,22 +22,12 @@ from torch import Tensor, nn
 
 from soundspot.common.config import Range, Size, Weight
 from soundspot.model.attention import NORM_EPSILON
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    mean_of,
-    other_pairs,
-)
+from soundspot.model.methods import method
 from soundspot.model.whole_batch import whole
 
 
 @dataclass(frozen=True)
-class DMCConfig(MethodConfig):
+class DMCConfig(method.MethodConfig):
     """The switches of DMC; the defaults are those of the released code.
 
     Attributes:
@@ -64,7 +54,7 @@ class Clustered(NamedTuple):
     assignment: Float[Tensor, "b k n"]
 
 
-class DMC(Method):
+class DMC(method.Method):
     """Shared spaces for both modalities; the sound first takes as many channels as the frame."""
 
     config_class = DMCConfig
@@ -78,15 +68,17 @@ class DMC(Method):
         self.audio = nn.Sequential(nn.Linear(c_a, c_v), nn.ReLU(), nn.Linear(c_v, c_v))
         self.spaces = nn.Conv1d(c_v, config.centers * config.dim, 1, bias=False)
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """The mean of both views' losses; neither view knows of the other."""
-        others = other_pairs(batch)
+        others = method.other_pairs(batch)
         heard = whole(self._hear(batch.f_a).centers)
         margin = self.config.margin or float(self.config.centers)
         both = [whole(every_agreement(self._see(f_v).centers, heard)) for f_v in batch.views]
-        return mean_of(MethodOutput(max_margin(each, others, margin), {}) for each in both)
+        return method.mean_of(
+            method.MethodOutput(max_margin(each, others, margin), {}) for each in both
+        )
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """The best center's assignment, or the sound's cosine with every location in its space."""
         seen, heard = self._see(f_v), self._hear(f_a).centers
         best = F.cosine_similarity(seen.centers, heard, dim=2).argmax(dim=1)
@@ -98,10 +90,10 @@ class DMC(Method):
             found = F.cosine_similarity(seen.projected[rows, best], sound, dim=1)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Frame) -> Clustered:
+    def _see(self, f_v: method.Frame) -> Clustered:
         return self._cluster(f_v.flatten(start_dim=2))
 
-    def _hear(self, f_a: Sound) -> Clustered:
+    def _hear(self, f_a: method.Sound) -> Clustered:
         return self._cluster(self.audio(f_a).transpose(1, 2))
 
     def _cluster(self, u: Float[Tensor, "b c n"]) -> Clustered:

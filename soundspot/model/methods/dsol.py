@@ -27,21 +27,11 @@ from torch import Tensor, nn
 
 from soundspot.common.config import BelowOne, Count, Range, Size, Weight
 from soundspot.model.memory import OnlineKMeans
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    mean_of,
-    other_pairs,
-)
+from soundspot.model.methods import method
 
 
 @dataclass(frozen=True)
-class DSOLConfig(MethodConfig):
+class DSOLConfig(method.MethodConfig):
     """The switches of DSOL; the defaults are those of the released code where it has them.
 
     Attributes:
@@ -62,7 +52,7 @@ class DSOLConfig(MethodConfig):
     map: Literal["objects", "cosine"] = "objects"
 
 
-class DSOL(Method):
+class DSOL(method.Method):
     """Localization, the dictionary of objects, and the classifier of sounds."""
 
     config_class = DSOLConfig
@@ -81,16 +71,16 @@ class DSOL(Method):
         self.dictionary = OnlineKMeans(config.kinds, c_v)
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """The mean of both views' losses."""
-        others = other_pairs(batch)
+        others = method.other_pairs(batch)
         matching = int(self.step) >= self.config.stage_one
         sound = batch.f_a.mean(dim=1)
         heard, kinds = self._hear(sound), self.class_a(sound)
         outputs = [self._view(f_v, heard, kinds, others, matching) for f_v in batch.views]
         if self.training:
             self.step += 1
-        return mean_of(outputs)
+        return method.mean_of(outputs)
 
     @property
     def resting(self) -> list[nn.Parameter]:
@@ -99,7 +89,7 @@ class DSOL(Method):
             return list(self.class_a.parameters())
         return [self.object_scale]
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """The maps of all kinds of objects, weighed by how much each is heard."""
         sound = f_a.mean(dim=1)
         cosine = torch.einsum("bd,bdhw->bhw", self._hear(sound), self._see(f_v))
@@ -109,25 +99,25 @@ class DSOL(Method):
         shares = (3 * located[:, None] * self._object_maps(f_v)).softmax(dim=1)
         return torch.einsum("bk,bkhw->bhw", self.class_a(sound).softmax(dim=1), shares)
 
-    def _see(self, f_v: Frame) -> Float[Tensor, "b d h w"]:
+    def _see(self, f_v: method.Frame) -> Float[Tensor, "b d h w"]:
         return F.normalize(self.visual(f_v), dim=1)
 
     def _hear(self, sound: Float[Tensor, "b a"]) -> Float[Tensor, "b d"]:
         return F.normalize(self.audio(sound), dim=1)
 
-    def _object_maps(self, f_v: Frame) -> Float[Tensor, "b k h w"]:
+    def _object_maps(self, f_v: method.Frame) -> Float[Tensor, "b k h w"]:
         """m_k, scaled."""
         kinds = F.normalize(self.dictionary.centers, dim=1)
         return self.object_scale * torch.einsum("kc,bchw->bkhw", kinds, objects(f_v))
 
     def _view(
         self,
-        f_v: Frame,
+        f_v: method.Frame,
         heard: Float[Tensor, "b d"],
         kinds: Float[Tensor, "b k"],
         others: Bool[Tensor, "b b"],
         matching: bool,
-    ) -> MethodOutput:
+    ) -> method.MethodOutput:
         """L_loc, L_cls and L_c of one view; stage one also feeds the dictionary."""
         every = self.sharpness * torch.einsum("bdhw,jd->bjhw", self._see(f_v), heard)
         localize = localization_loss(every, others, quarters=matching)
@@ -142,10 +132,12 @@ class DSOL(Method):
         # Every term always enters, if with weight 0: DDP waits for a gradient of each parameter.
         weights = (self.config.weight, 0.0, 1.0) if matching else (1.0, 1.0, 0.0)
         loss = weights[0] * localize + weights[1] * classify + weights[2] * match
-        return MethodOutput(loss, {"localize": localize, "classify": classify, "match": match})
+        return method.MethodOutput(
+            loss, {"localize": localize, "classify": classify, "match": match}
+        )
 
 
-def objects(f_v: Frame) -> Float[Tensor, "b c h w"]:
+def objects(f_v: method.Frame) -> Float[Tensor, "b c h w"]:
     """The unit vectors of the rectified feature, which VGG16 gives before its last ReLU."""
     return F.normalize(F.relu(f_v), dim=1)
 

@@ -27,23 +27,13 @@ from torch import Tensor, nn
 
 from soundspot.common.config import BelowOne, Count, Positive, Range, Size
 from soundspot.model.memory import OnlineKMeans
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodConfig,
-    MethodOutput,
-    Sound,
-    mean_of,
-    other_pairs,
-)
+from soundspot.model.methods import method
 
 EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
-class MSSLConfig(MethodConfig):
+class MSSLConfig(method.MethodConfig):
     """The switches of MSSL; the defaults are those of the released code where it has them.
 
     Attributes:
@@ -68,7 +58,7 @@ class MSSLConfig(MethodConfig):
     map: Literal["aligned", "activation"] = "aligned"
 
 
-class MSSL(Method):
+class MSSL(method.Method):
     """Features, class scores and projections of both modalities, and the classes of sounds."""
 
     config_class = MSSLConfig
@@ -93,9 +83,9 @@ class MSSL(Method):
         self.labels = OnlineKMeans(classes, c_a)
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """The mean of both views' losses."""
-        others = other_pairs(batch)
+        others = method.other_pairs(batch)
         aligning = float(int(self.step) >= self.config.stage_one)
         sound = batch.f_a.mean(dim=1)
         if self.training:
@@ -103,11 +93,11 @@ class MSSL(Method):
             self.step += 1
         label = F.one_hot(self.labels.assign(sound), self.config.classes).to(sound.dtype)
         heard = self._hear(batch.f_a)
-        return mean_of(
+        return method.mean_of(
             self._view(self._see(f_v), heard, label, others, aligning) for f_v in batch.views
         )
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """What each class makes of every location, averaged over the classes that are heard."""
         heard, seen = self._hear(f_a), self._see(f_v)
         if self.config.map == "aligned":
@@ -120,11 +110,11 @@ class MSSL(Method):
         found = torch.einsum("be,ben->bn", weight, by_class) / weight.sum(dim=1, keepdim=True)
         return found.reshape(len(f_v), *f_v.shape[2:])
 
-    def _see(self, f_v: Frame) -> Float[Tensor, "b f n"]:
+    def _see(self, f_v: method.Frame) -> Float[Tensor, "b f n"]:
         seen: Tensor = self.visual(even(f_v.flatten(start_dim=2)))
         return seen
 
-    def _hear(self, f_a: Sound) -> Float[Tensor, "b f p"]:
+    def _hear(self, f_a: method.Sound) -> Float[Tensor, "b f p"]:
         heard: Tensor = self.audio(even(f_a.transpose(1, 2)))
         return heard
 
@@ -135,7 +125,7 @@ class MSSL(Method):
         label: Float[Tensor, "b e"],
         others: Bool[Tensor, "b b"],
         aligning: float,
-    ) -> MethodOutput:
+    ) -> method.MethodOutput:
         """L_a + L_v, L_avc and L_d of one view."""
         scores_v, scores_a = self.class_v(seen), self.class_a(heard)
         of_frame, of_sound = scores_v.mean(dim=2), scores_a.mean(dim=2)
@@ -153,7 +143,7 @@ class MSSL(Method):
         # L_d always enters, if with weight 0: DDP waits for a gradient of every parameter.
         loss = classify + correspond + aligning * align
         report = {"classify": classify, "correspond": correspond, "align": align}
-        return MethodOutput(loss, report)
+        return method.MethodOutput(loss, report)
 
     def _class_vectors_a(self, heard: Float[Tensor, "b f p"]) -> Float[Tensor, "b d e"]:
         return F.normalize(self.project_a(class_means(heard, self.class_a(heard))), dim=1)

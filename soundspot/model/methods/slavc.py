@@ -28,16 +28,8 @@ from soundspot.common.config import BelowOne, Positive, Share
 from soundspot.model.attention import every_similarity, similarity
 from soundspot.model.losses import matched, pick_own
 from soundspot.model.memory import Draws, dropped, follow, slow_copy
+from soundspot.model.methods import method
 from soundspot.model.methods.cosine import CosineConfig, Projections
-from soundspot.model.methods.method import (
-    Batch,
-    Frame,
-    Map,
-    Method,
-    MethodOutput,
-    Sound,
-    other_pairs,
-)
 from soundspot.model.whole_batch import whole
 
 
@@ -79,7 +71,7 @@ class _Network(nn.Module):
         return Branches(self.correspondence.g(f_a), self.localization.g(f_a))
 
 
-class SLAVC(Method):
+class SLAVC(method.Method):
     """Two branches, each trained against the slow copy of itself."""
 
     config_class = SLAVCConfig
@@ -93,9 +85,9 @@ class SLAVC(Method):
         self.slow = slow_copy(self.trained)
         self.draws = Draws()
 
-    def forward(self, batch: Batch) -> MethodOutput:
+    def forward(self, batch: method.Batch) -> method.MethodOutput:
         """Both losses; the momentum network moves first, towards what the last step left."""
-        other_pairs(batch)
+        method.other_pairs(batch)
         config = self.config
         generator = self.draws.step() if self.training else None
         first = dropped(batch.f_v1, config.dropout, generator)
@@ -109,9 +101,9 @@ class SLAVC(Method):
         heard = Branches(*map(whole, self.trained.hear(batch.f_a)))
         fits = whole(fit(seen, slow_heard, config.temperature))
         loss = pick_own(fits) + pick_own(whole(fit(slow_seen, heard, config.temperature)))
-        return MethodOutput(loss, {"matched": matched(fits.detach())})
+        return method.MethodOutput(loss, {"matched": matched(fits.detach())})
 
-    def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
+    def maps(self, f_v: method.Frame, f_a: method.Sound, cycles: int | None = None) -> method.Map:
         """The mean of both branches' cosines."""
         seen, heard = self.slow.see(f_v), self.slow.hear(f_a)
         return (similarity(heard[0], seen[0]) + similarity(heard[1], seen[1])) / 2
