@@ -125,7 +125,7 @@ def test_several_files_become_several_pictures(capsys, tmp_path, video, photo, m
 
 
 def test_what_several_files_cannot_be(capsys, tmp_path, video):
-    assert "must name a folder" in refused(capsys, "localize", video, video, "-o", "a.png")
+    assert "need a folder" in refused(capsys, "localize", video, video, "-o", "a.png")
     assert "pass it alone" in refused(capsys, "localize", video, str(tmp_path), "-o", "out")
     sentence = refused(capsys, "localize", video, str(tmp_path / "sub" / "video.mkv"))
     assert "would both become video-soundspot.png" in sentence
