@@ -78,8 +78,10 @@ def train(
         1
     """
     import shlex
+    from functools import partial
 
     from soundspot.evaluation.predictions import validate
+    from soundspot.inference.teacher import teacher_maps
     from soundspot.training.loop import train as train_recipe
     from soundspot.training.recipe import find_recipe, read_recipe
     from soundspot.training.run_folder import training_curves
@@ -87,9 +89,9 @@ def train(
     path = find_recipe(recipe)
     run = Path("runs") / path.stem if out is None else Path(out)
     command = shlex.join(["soundspot", "train", str(recipe), *settings, "--out", str(run)])
-    train_recipe(
-        read_recipe(path, settings), run, validate, training_curves, device=device, command=command
-    )
+    made = read_recipe(path, settings)
+    teach = partial(teacher_maps, made.teacher, device=device) if made.teacher else None
+    train_recipe(made, run, validate, training_curves, device=device, command=command, teach=teach)
     return run
 
 

@@ -1,6 +1,6 @@
 """MobileNetV2 as a small visual encoder f_v: its last feature, and its 1,000 ImageNet classes.
 
-Axes: b batch, h w pixels, h32 w32 the feature grid (448 pixels give 14).
+Axes: b batch, h w pixels, h32 w32 the feature grid (448 pixels give 14), h16 w16 one twice as fine.
 """
 
 from dataclasses import replace
@@ -19,6 +19,10 @@ CLASSES = 1000
 STRIDE = 32
 VIEW_SIZE = 448  # twice what it was trained on, for a grid of 14 x 14
 SMALL_VIEW_SIZE = 320  # a grid of 10 x 10 in half the time
+FINE_VIEW_SIZE = 352  # a grid of 11 x 11, with finer channels of 22 x 22
+FINE_BLOCK = 13  # how many blocks give the finer feature, before the last stride
+FINE_CHANNELS = 96
+FINER = 2
 STEM = 32
 EXPANSION = 6
 # (output channels, stride) of the inverted residual blocks; the first one does not expand.
@@ -66,14 +70,14 @@ class MobileNetV2(nn.Module):
         self.head = nn.Conv2d(widths[-1], CHANNELS, 1)
         self.classifier = nn.Linear(CHANNELS, CLASSES)
 
-    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
+    def forward(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b _c h32 w32"]:
         """The last feature before it is averaged, on a grid 32 times coarser than the image."""
         # One picture fills a CPU's caches: several at once take half as long again.
         alone = image.device.type == "cpu" and not torch.compiler.is_compiling()
         pictures = torch.split(image, 1) if alone else (image,)
         return torch.cat([self._feature(picture) for picture in pictures])
 
-    def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1280 h32 w32"]:
+    def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b _c h32 w32"]:
         return F.relu6(self.head(self.blocks(F.relu6(self.stem(image)))))
 
     def classify(self, feature: Float[Tensor, "*location 1280"]) -> Float[Tensor, "*location 1000"]:
@@ -83,6 +87,17 @@ class MobileNetV2(nn.Module):
         """
         logits: Tensor = self.classifier(feature)
         return logits
+
+
+class FineMobileNetV2(MobileNetV2):
+    """With a feature of its middle layers behind the last one: four fine cells to a coarse one."""
+
+    def _feature(self, image: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b 1664 h32 w32"]:
+        fine = self.blocks[:FINE_BLOCK](F.relu6(self.stem(image)))
+        last = F.relu6(self.head(self.blocks[FINE_BLOCK:](fine)))
+        right, below = (FINER * last.shape[k] - fine.shape[k] for k in (3, 2))  # of odd grids
+        fine = F.pad(fine, (0, right, 0, below))
+        return torch.cat([last, F.pixel_unshuffle(fine, FINER)], dim=1)
 
 
 def from_torchvision(data: bytes) -> dict[str, Tensor]:
@@ -126,3 +141,10 @@ def class_names() -> list[str]:
 WEIGHTS = published("mobilenetv2-imagenet", from_torchvision)
 ENCODER = EncoderSpec("mobilenetv2", "visual", MobileNetV2, CHANNELS, WEIGHTS, STRIDE, VIEW_SIZE)
 SMALL = replace(ENCODER, name="mobilenetv2-320", view=SMALL_VIEW_SIZE)
+FINE = replace(
+    ENCODER,
+    name="mobilenetv2-fine",
+    build=FineMobileNetV2,
+    channels=CHANNELS + FINER**2 * FINE_CHANNELS,
+    view=FINE_VIEW_SIZE,
+)

@@ -51,6 +51,7 @@ ENCODERS = EncoderTable(
         "vgg16": "soundspot.encoders.vgg16:ENCODER",
         "mobilenetv2": "soundspot.encoders.mobilenetv2:ENCODER",
         "mobilenetv2-320": "soundspot.encoders.mobilenetv2:SMALL",
+        "mobilenetv2-fine": "soundspot.encoders.mobilenetv2:FINE",
         "vggish": "soundspot.encoders.vggish:ENCODER",
         "yamnet": "soundspot.encoders.yamnet:ENCODER",
     },

@@ -4,6 +4,7 @@ Axes: three color channels, h w pixels. Frames are RGB uint8; views are ImageNet
 All randomness comes from the generator passed in, so a view is a function of its seed.
 """
 
+import io
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, UInt8
+from PIL import Image
 from torch import Tensor
 
 from soundspot.common.config import choose
@@ -19,6 +21,7 @@ from soundspot.media.resizing import resize_tensor
 
 STORED_SIZE = 256
 VIEW_SIZE = 224
+MAP_PIXELS = 8  # of a cell, when a map is seen like a view
 MARGIN = 1.1  # a crop is cut from a frame this much larger
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -65,6 +68,24 @@ def random_view(
         if name in augmentations:
             view = augment(view, rng)
     return normalize(view)
+
+
+def view_of_map(
+    s: Float[Tensor, "h w"], augmentations: Sequence[str], rng: Rng, cells: int
+) -> Float[Tensor, "cells cells"]:
+    """What `random_view` with the same generator shows of a map of the whole frame, from 0 to 1.
+
+    Places are drawn in the same proportion at any size.
+    """
+    size = cells * MAP_PIXELS
+    side = int(size * MARGIN) if "crop" in augmentations else size
+    view = F.interpolate(s[None, None], (side, side), mode="bilinear")[0].repeat(3, 1, 1)
+    for name, augment in AUGMENTATIONS.items():
+        if name in augmentations:
+            # Colors are drawn too, and thrown away: the next place depends on what was drawn.
+            changed = GEOMETRY.get(name, augment)(view, rng)
+            view = changed if name in GEOMETRY else view
+    return F.avg_pool2d(view[:1], MAP_PIXELS)[0]
 
 
 def check_augmentations(names: Sequence[str]) -> None:
@@ -129,18 +150,65 @@ def _rotation(view: Tensor, rng: Rng) -> Tensor:
     return torch.rot90(view, int(rng.integers(4)), dims=(1, 2))
 
 
+def _scale(view: Tensor, rng: Rng, ground: float = 1.0) -> Tensor:
+    """Show half of the views larger or smaller, by up to 1.6, anywhere in the square.
+
+    Smaller ones stand on a blurred copy of themselves, which is multiplied by `ground`.
+    """
+    factor = 1.6 ** rng.uniform(-1, 1)
+    top, left = rng.random(2)
+    if rng.random() < 0.5:
+        return view
+    size = view.shape[1]
+    if factor > 1:
+        part = round(size / factor)
+        rows, columns = (slice(at, at + part) for at in _starts(size - part, top, left))
+        return _resized(view[:, rows, columns], size)
+    part = round(size * factor)
+    rows, columns = (slice(at, at + part) for at in _starts(size - part, top, left))
+    whole = _resized(_resized(view, 4), size) * ground
+    whole[:, rows, columns] = _resized(view, part)
+    return whole
+
+
+def _starts(room: int, *shares: float) -> list[int]:
+    return [round(room * share) for share in shares]
+
+
+def _resized(view: Tensor, size: int) -> Tensor:
+    resized = F.interpolate(view[None], (size, size), mode="bilinear", antialias=True)
+    return resized[0].clamp(0, 1)
+
+
+def _turn(view: Tensor, rng: Rng) -> Tensor:
+    """Turn a sixth of the views by 90 degrees."""
+    turns = int(rng.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3)))
+    return torch.rot90(view, turns, dims=(1, 2))
+
+
 def _degradation(view: Tensor, rng: Rng) -> Tensor:
-    """Blur a sixth of the views and turn a sixth by 90 degrees; the others stay as they are.
+    """Blur a sixth of the views, add noise to a sixth, and store a sixth as a bad JPEG.
 
     Not in the paper: what the benchmark escvoc-hard does to pictures, drawn more widely.
     """
-    match int(rng.integers(6)):
+    kind, strength, seed = int(rng.integers(6)), rng.random(), int(rng.integers(2**31))
+    match kind:
         case 0:
-            return _blurred(view, rng.uniform(1.0, 4.0) * view.shape[1] / VIEW_SIZE)
+            return _blurred(view, (1 + 3 * strength) * view.shape[1] / VIEW_SIZE)
         case 1:
-            return torch.rot90(view, int(rng.choice((1, 3))), dims=(1, 2))
+            noise = torch.randn(view.shape, generator=torch.Generator().manual_seed(seed))
+            return (view + 0.2 * strength * noise).clamp(0, 1)
+        case 2:
+            return _jpeg(view, quality=round(3 + 27 * strength))
         case _:
             return view
+
+
+def _jpeg(view: Tensor, quality: int) -> Tensor:
+    stored = io.BytesIO()
+    pixels = (view * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    Image.fromarray(pixels).save(stored, "JPEG", quality=quality)
+    return torch.from_numpy(np.array(Image.open(stored))).permute(2, 0, 1) / 255
 
 
 def _luma(view: Tensor) -> Tensor:
@@ -173,12 +241,24 @@ def _shift_hue(view: Tensor, turn: float) -> Tensor:
 
 AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
     "crop": _crop,
+    "scale": _scale,
+    "turn": _turn,
     "translation": _translation,
     "rotation": _rotation,
     "color_jitter": _color_jitter,
     "grayscale": _grayscale,
     "gaussian_blur": _gaussian_blur,
     "degradation": _degradation,
+    "horizontal_flip": partial(_flip, 2),
+    "vertical_flip": partial(_flip, 1),
+}
+# Those that move things, as they move a map: nothing is hot on the ground of a smaller view.
+GEOMETRY: dict[str, Callable[[Tensor, Rng], Tensor]] = {
+    "crop": _crop,
+    "scale": partial(_scale, ground=0.0),
+    "turn": _turn,
+    "translation": _translation,
+    "rotation": _rotation,
     "horizontal_flip": partial(_flip, 2),
     "vertical_flip": partial(_flip, 1),
 }

@@ -164,11 +164,11 @@ class FeatureCache:
         self.folder, self.spec, self._pairs = folder, spec, pairs
         self.weights = description.weights
         self.sound_rows = {path: row for row, path in enumerate(description.sounds)}
-        self._train_rows = {path: row for row, path in enumerate(description.train_frames)}
+        self.train_rows = {path: row for row, path in enumerate(description.train_frames)}
         self._eval_rows = {path: row for row, path in enumerate(description.eval_frames)}
         self._sounds = [self._sound_group(k) for k in range(spec.versions)]
         self._views = [
-            self._view_group(f"view{k:02d}", len(self._train_rows)) for k in range(spec.views)
+            self._view_group(f"view{k:02d}", len(self.train_rows)) for k in range(spec.views)
         ]
         self._eval = self._view_group("eval", len(self._eval_rows))
 
@@ -232,7 +232,7 @@ class FeatureCache:
 
     def view(self, frames: Sequence[str], views: Sequence[int]) -> Float[Tensor, "b c h w"]:
         """View views[i] of each frames[i]."""
-        return self._gather([self._views[k] for k in views], [self._train_rows[f] for f in frames])
+        return self._gather([self._views[k] for k in views], [self.train_rows[f] for f in frames])
 
     def evaluation(self, frames: Sequence[str]) -> Float[Tensor, "b c h w"]:
         """The whole-frame features of frames that have boxes."""
@@ -272,6 +272,7 @@ class JoinedCache:
         self.parts, self.spec = parts, spec
         first = parts[0]
         self.folder, self.sound_rows = first.folder, first.sound_rows
+        self.train_rows = first.train_rows
         self.picture, self.sound = first.picture, first.sound
         self.weights = join_digests([part.weights for part in parts])
 

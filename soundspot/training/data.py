@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from soundspot.common.errors import SoundspotError
 from soundspot.data.pair_set import Pair, PairSet, draw_sounds
-from soundspot.encoders.views import random_view, view_generator
+from soundspot.encoders.mobilenetv2 import FINER
+from soundspot.encoders.views import random_view, view_generator, view_of_map
 from soundspot.features.cache import AnyCache, class_indices
 from soundspot.features.spec import Encoders, rounded
 from soundspot.model.methods.method import Batch
@@ -32,13 +35,17 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingData:
-    """One split to draw batches from; encoders are needed if views are made during training."""
+    """One split to draw batches from; encoders are needed if views are made during training.
+
+    `taught` has the teacher's maps of the whole frames, from 0 to 1, if there is a teacher.
+    """
 
     pairs: PairSet
     split: str
     cache: AnyCache
     encoders: Encoders | None
     seed: int
+    taught: Float[Tensor, "n h w"] | None = None
 
     def rows(self) -> list[Pair]:
         """The pairs of the split."""
@@ -111,7 +118,8 @@ def _maker(data: TrainingData, epoch: int) -> Callable[[NDArray[np.int64]], Batc
         index = draw.order[places]
         f_v1, f_v2 = (_views(data, rows, index, draw.views[index, n]) for n in (0, 1))
         f_a = data.cache.sound([draw.sounds[i] for i in index], draw.versions[index].tolist())
-        return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)])
+        taught = None if data.taught is None else _taught(data, rows, index, draw.views[index])
+        return Batch(f_v1, f_v2, f_a, classes[torch.from_numpy(index)], taught)
 
     return make
 
@@ -140,6 +148,22 @@ def _views(
     with torch.no_grad(), rounded(data.cache.spec, data.encoders.device):
         feature: torch.Tensor = data.encoders.visual(*seen)
     return feature.float()
+
+
+def _taught(
+    data: TrainingData, rows: Sequence[Pair], index: NDArray[np.int64], views: NDArray[np.int64]
+) -> Float[Tensor, "b 2 h w"]:
+    """The teacher's maps as both views of each pair show them."""
+    spec, known = data.cache.spec, data.cache.train_rows
+    assert data.taught is not None
+    shown = []
+    for i, both in zip(index, views, strict=True):
+        # The same generators as those of the views themselves.
+        seed, row = (spec.seed, known[rows[i].frame]) if spec.views else (data.seed, int(i))
+        for view in both:
+            rng = view_generator(seed, int(view), row)
+            shown.append(view_of_map(data.taught[i], spec.augmentations, rng, FINER * spec.grid))
+    return torch.stack(shown).view(len(index), 2, *shown[0].shape)
 
 
 def _prefetched(

@@ -104,7 +104,7 @@ class _Together(nn.Module):
             if _takes_shares(self.method):
                 output: MethodOutput = self.method(batch)
                 return output
-            batch = Batch(*map(whole, batch))
+            batch = batch.each(whole)
         output = self.method(batch)
         return output
 

@@ -13,10 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float32
 from rich.console import Console
 from rich.progress import Progress
 
@@ -45,6 +48,7 @@ from soundspot.training.run_folder import (
 )
 
 Validate = Callable[[Method, AnyCache, PairSet], dict[str, float]]
+Teach = Callable[[PairSet], Float32[np.ndarray, "n h w"]]
 
 
 def train(
@@ -55,6 +59,7 @@ def train(
     stop_after: int | None = None,
     device: str = AUTO,
     command: str = "",
+    teach: Teach | None = None,
 ) -> TrainState:
     """Train a recipe, or resume it from its run folder.
 
@@ -67,9 +72,10 @@ def train(
         stop_after: Return after this many validations in total, as if interrupted.
         device: As `choose_device` takes it.
         command: What repeats this training; stored in its checkpoints.
+        teach: Gives the teacher's maps of the training frames, if the recipe names a teacher.
     """
     with distributed.join_world(device) as world, ExitStack() as lock:
-        made = _Run(recipe, run, validate, on_validation, world, lock, command)
+        made = _Run(recipe, run, validate, on_validation, world, lock, command, teach)
         return made.train(stop_after)
 
 
@@ -85,6 +91,7 @@ class _Run:
         world: distributed.World,
         lock: ExitStack,
         command: str,
+        teach: Teach | None,
     ) -> None:
         self.recipe, self.config, self.run, self.world = recipe, recipe.train, run, world
         self.validate, self.on_validation = validate, on_validation
@@ -93,7 +100,10 @@ class _Run:
         spec = recipe.features
         self.cache = open_encoded(self.pairs, spec)
         encoders = None if spec.views else load_encoders(spec, world.device)
-        self.data = TrainingData(self.pairs, "train", self.cache, encoders, self.config.seed)
+        taught = None if teach is None else torch.from_numpy(teach(self.pairs))
+        self.data = TrainingData(
+            self.pairs, "train", self.cache, encoders, self.config.seed, taught
+        )
         self.steps_per_epoch = steps_per_epoch(self.data, self.config.batch)
         self.total_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
         distributed.check_share(self.config.batch, world, self.config.accumulate)
@@ -215,13 +225,13 @@ class _Run:
             )
 
     def _on_device(self, batch: Batch) -> Batch:
-        return Batch(*(tensor.to(self.world.device, non_blocking=True) for tensor in batch))
+        return batch.each(lambda tensor: tensor.to(self.world.device, non_blocking=True))
 
     def _gradients(self, batch: Batch) -> dict[str, float]:
         """Add up the gradients of a batch, in parts if asked; the mean of what they report."""
         count, reported = self.config.accumulate, dict[str, float]()
         for number in range(count):
-            part = self._on_device(Batch(*(tensor[number::count] for tensor in batch)))
+            part = self._on_device(batch.each(itemgetter(slice(number, None, count))))
             waits = number + 1 < count and self.world.size > 1
             with self.called.no_sync() if waits else nullcontext():  # type: ignore[operator]
                 with torch.autocast(part.f_a.device.type, torch.bfloat16, enabled=self.rounds):

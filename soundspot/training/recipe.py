@@ -86,6 +86,7 @@ class Recipe:
             from the encoders.
         features: Encoders and views; see FeatureSpec.
         train: How to optimize.
+        teacher: A model whose maps of the training frames a student learns from.
     """
 
     pairs: Path
@@ -93,6 +94,7 @@ class Recipe:
     model: dict[str, Any] = field(default_factory=dict)
     features: FeatureSpec = field(default_factory=FeatureSpec)
     train: TrainConfig = field(default_factory=TrainConfig)
+    teacher: str = ""
 
     def __post_init__(self) -> None:
         """Fill in the channels and all defaults of the model, and check its switches."""

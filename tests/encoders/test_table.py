@@ -29,7 +29,8 @@ def test_the_table_names_what_each_encoder_gives(encoders: dict[str, nn.Module])
     for name, spec in ENCODERS.items():
         assert spec.name == name
         if spec.modality == "visual":
-            assert spec.view == (10 if name == "mobilenetv2-320" else 14) * spec.stride
+            cells = {"mobilenetv2-320": 10, "mobilenetv2-fine": 11}.get(name, 14)
+            assert spec.view == cells * spec.stride
             view = noise(1, 3, 2 * spec.stride, 3 * spec.stride)
             assert encoders[name](view).shape == (1, spec.channels, 2, 3)
         else:

@@ -18,7 +18,7 @@ from soundspot.training.recipe import FeatureSpec
 HEADS = {"projection": 7, "hidden": 13}
 SMALLER = {"sspl": HEADS, "fnac": {"warmup": 0}}
 TRAINED = [name for name in METHODS if name != "names"]
-TEACHES_ALONE = ["sspl", "contrastive", "icl", "ssltie"]  # from a single pair
+TEACHES_ALONE = ["sspl", "contrastive", "icl", "ssltie", "student"]  # from a single pair
 SECOND_MAPS = [("cavl", "distance"), ("dmc", "cosine"), ("dsol", "cosine"), ("mssl", "activation")]
 # At first CAVL's centers may be nearest to all sounds, and DSOL's dictionary is empty.
 MAPS = [

@@ -37,6 +37,7 @@ METHODS = NamedTable(
         "attention": "soundspot.model.methods.senocak:Attention",
         "hardway": "soundspot.model.methods.hardway:HardWay",
         "contrastive": "soundspot.model.methods.contrastive:Contrastive",
+        "student": "soundspot.model.methods.student:Student",
         "dmc": "soundspot.model.methods.dmc:DMC",
         "cavl": "soundspot.model.methods.cavl:CAVL",
         "mssl": "soundspot.model.methods.mssl:MSSL",

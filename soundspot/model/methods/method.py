@@ -26,17 +26,24 @@ class Batch(NamedTuple):
     """What a method learns from: the visual features of two views, and audio embeddings per patch.
 
     `cls` is the class index, or -1 where there is none; only label-guided baselines may look.
+    `taught` is where a teacher sees the sound in both views, from 0 to 1, or NaN where it has not
+    looked; None without a teacher.
     """
 
     f_v1: Frame
     f_v2: Frame
     f_a: Sound
     cls: Int[Tensor, "b"]
+    taught: Float[Tensor, "b 2 _h _w"] | None = None
 
     @property
     def views(self) -> tuple[Frame, Frame]:
         """The visual features of both views."""
         return self.f_v1, self.f_v2
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The batch with all that it holds changed."""
+        return Batch._make(held if held is None else change(held) for held in self)
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ class Names(Method):
 
     def maps(self, f_v: Frame, f_a: Sound, cycles: int | None = None) -> Map:
         """A root of the probability of what sounds, at every location."""
+        f_v = f_v[:, : self.config.c_v]  # an encoder may add finer channels behind
         alike = attention_weights(f_v, self.config.self_attention)
         attended = torch.einsum("bnm,bcm->bcn", alike, f_v.flatten(start_dim=2))
         probable = self._probable(attended, self.config.temperature)
