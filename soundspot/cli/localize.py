@@ -18,6 +18,7 @@ from soundspot.cli.options import (
 )
 from soundspot.common.errors import SoundspotError
 from soundspot.common.id_lists import check_list_of_files, is_folder_or_list
+from soundspot.inference.outputs import TIMELINES
 from soundspot.media import sound_of_picture
 from soundspot.parallel.engines import EngineName
 
@@ -93,7 +94,7 @@ def localize(
         refuse(given, f"applies to a single file, but {file} is a folder or list")
         if not file.is_dir():
             check_list_of_files(file)
-        if out is None:
+        if out is None or (out.suffix.lower() in TIMELINES and not out.is_dir()):
             raise SoundspotError(f"{file} is a folder or list: name an output folder with -o")
         from soundspot.inference.batch import BatchJob, run_batch
         from soundspot.parallel.engines import Engine

@@ -99,6 +99,8 @@ def find_scenes(
         own = annotated_scenes(pairs, benchmark.split or pairs.splits()[0])
         if benchmark.name in HARD:
             own = [replace(scene, cls=_kind_of(scene.id)) for scene in own]
+        if benchmark.name in MIXED and not all(scene.group for scene in own):
+            raise SoundspotError(f"{pairs.root} has no mixtures: `soundspot prepare escvoc-mix`")
         if benchmark.count and len(own) > benchmark.count:
             raise SoundspotError(f"{pairs.root} has {len(own):,} pairs, not {benchmark.count:,}")
         return own, {}

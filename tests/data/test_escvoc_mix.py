@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from soundspot.common.errors import SoundspotError
 from soundspot.data.corpora.escvoc_mix import prepare, stacked
 from soundspot.data.manifest import Pair
+from soundspot.data.pair_set import PairSet
 from soundspot.data.writer import PairWriter
+from soundspot.evaluation.benchmarks import find_benchmark, find_scenes
 
 LOW, HIGH = (np.sin(np.arange(48_000) / k).astype(np.float32) / 4 for k in (31, 5))
 
@@ -57,3 +60,13 @@ def test_the_silent_thing_takes_the_other_half():
     lower, upper = stacked(duet, silent, True), stacked(duet, silent, False)
     assert (lower[:128] == 9).all() and (lower[128:] == 0).all()
     assert (upper[128:] == 9).all() and (upper[:128] == 0).all()
+
+
+def test_a_set_without_duets_has_no_mixtures(tmp_path: Path):
+    made = prepare(duets(tmp_path / "escvoc"), tmp_path / "mix").pairset
+    with pytest.raises(SoundspotError):
+        prepare(made.root, tmp_path / "again")
+    mixed = find_benchmark("escvoc-mix-val")
+    assert len(find_scenes(mixed, made, None)[0]) == 8
+    with pytest.raises(SoundspotError):
+        find_scenes(mixed, PairSet.open(tmp_path / "escvoc"), None)

@@ -28,6 +28,8 @@ HALF = FRAME_SIZE // 2
 def prepare(source: Path, out: Path) -> Summary:
     """Mix the duets of the prepared ESC-VOC."""
     pairs = PairSet.open(source)
+    if not {"duets-val", "duets-test"} & {*pairs.splits()}:
+        raise SoundspotError(f"{source} has no duets: is it the pair set of ESC-VOC?")
     rules = {"corpus": "escvoc-mix", "seed": SEED, "source": pairs.fingerprint()}
     writer = PairWriter(out, "escvoc-mix", "class", rules)
     made: list[Pair] = []
