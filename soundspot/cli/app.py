@@ -19,6 +19,7 @@ from soundspot.cli.pairs import encode, pairs_app, weights_app
 from soundspot.cli.prepare import prepare_app
 from soundspot.cli.train import export, export_onnx, recipes, tidy, train
 from soundspot.common.errors import SoundspotError
+from soundspot.parallel.processes import calm_threads
 
 app = App(
     name="soundspot",
@@ -43,6 +44,7 @@ ADVICE = {"no-weights": "; `soundspot weights add NAME FILE` takes a file that y
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; expected failures become one sentence."""
+    calm_threads()
     try:
         code = app(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()

@@ -89,7 +89,7 @@ def encode(
     else:
         load = partial(_load_maker, pairs.root.absolute(), folder.absolute(), spec, device)
         names = [shard.path.name for shard in shards]
-        for rows in map_loaded(load, names, engine, _worker_died):
+        for rows in map_loaded(load, names, engine, _worker_died, device != "cpu"):
             advance(rows)
     return FeatureCache.open(folder, pairs, spec, encoders.digest)
 

@@ -228,7 +228,8 @@ def _write(
     todo = [item for item in items if item.name not in done]
     if todo:
         (job.out / LINES).unlink(missing_ok=True)  # it is only there when all is done
-    results = progress(map_loaded(load, todo, job.engine, _failed), "localizing", len(todo))
+    found = map_loaded(load, todo, job.engine, _failed, job.device != "cpu")
+    results = progress(found, "localizing", len(todo))
     with files.explain_write_errors(journal), journal.open("a", encoding="utf-8") as file:
         for item, result in zip(todo, results, strict=True):
             done[item.name] = _write_one(job.out, item, result)

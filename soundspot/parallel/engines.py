@@ -49,7 +49,11 @@ def map_items(
 
 
 def map_loaded(
-    load: Load[T, R], items: Iterable[T], engine: Engine, crashed: Callable[[T], R]
+    load: Load[T, R],
+    items: Iterable[T],
+    engine: Engine,
+    crashed: Callable[[T], R],
+    gpus: bool = False,
 ) -> Iterator[R]:
     """Yield the loaded function of every item, in order.
 
@@ -57,12 +61,13 @@ def map_loaded(
     all items that were pending are tried again, each in a new process.
 
     `load` builds the function, once in each process: it is a module's function, or a partial of
-    one. `crashed` gives the result of an item that killed its process.
+    one. `crashed` gives the result of an item that killed its process. With `gpus`, each worker of
+    a cluster that has GPUs takes one.
     """
     if engine.name == "ray":
         from soundspot.parallel.ray_cluster import map_on_ray  # one file needs no cluster
 
-        return map_on_ray(load, items, crashed, engine.jobs)
+        return map_on_ray(load, items, crashed, engine.jobs, gpus)
     count = process_count(engine.jobs)
     if count > 1:
         return map_in_processes(load, items, crashed, count)

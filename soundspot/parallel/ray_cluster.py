@@ -1,8 +1,10 @@
 """Work on a Ray cluster: actors that run the same functions as the processes of one machine.
 
-Each worker is an actor with one thread and no GPU, which is given a few items at a time. If it
-dies, another takes its place, and the items that it had are tried once more when their results are
-due, each in a process of its own. Ray itself is imported only when work starts.
+Each worker is an actor with one thread, and a GPU if the work wants one and the cluster has some;
+it is given a few items at a time, from when it runs. If it dies, another takes its place where
+there is room, and the items that it had are tried once more when their results are due, each in a
+process of its own, which waits for no CPU: a smaller cluster must finish too. Ray itself is
+imported only when work starts.
 """
 
 import functools
@@ -29,16 +31,23 @@ R = TypeVar("R")
 
 
 def map_on_ray(
-    load: Load[T, R], items: Iterable[T], crashed: Callable[[T], R], jobs: int | None
+    load: Load[T, R],
+    items: Iterable[T],
+    crashed: Callable[[T], R],
+    jobs: int | None,
+    gpus: bool = False,
 ) -> Iterator[R]:
     """Yield the loaded function of every item, in order; see `engines.map_items`.
 
-    There are `jobs` workers; None for as many as the cluster has room for.
+    There are `jobs` workers; None for as many as the cluster has room for, or has GPUs if those are
+    wanted. More workers than GPUs share them.
     """
     ray = _import_ray()
     try:
-        with _connected(ray, jobs) as workers:
-            for item, packed in _stream(ray, load, items, workers):
+        with _connected(ray, jobs) as room:
+            found = int(ray.cluster_resources().get("GPU", 0)) if gpus else 0
+            workers = min(room, found) if found and jobs is None else room
+            for item, packed in _stream(ray, load, items, workers, min(1.0, found / workers)):
                 yield _do_alone(ray, load, item, crashed) if packed is None else _unpack(packed)
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
@@ -49,18 +58,26 @@ def map_on_ray(
 
 
 def _stream(
-    ray: Any, load: Load[T, R], items: Iterable[T], workers: int
+    ray: Any, load: Load[T, R], items: Iterable[T], workers: int, gpus: float = 0.0
 ) -> Iterator[tuple[T, bytes | None]]:
     """Items with their packed results, in order; None where a worker died before it had one."""
-    start = ray.remote(num_cpus=1)(_Actor)
-    held = {start.remote(load): 0 for _ in range(workers)}  # how many items each actor has
+    make = ray.remote(num_cpus=1, num_gpus=gpus)(_Actor)
+    starting: dict[Any, Any] = {}  # actors by the answer that says they run
+
+    def start() -> None:
+        actor = make.remote(load)
+        starting[actor.runs.remote()] = actor
+
+    for _ in range(workers):
+        start()
+    held: dict[Any, int] = {}  # how many items each running actor has
     asked: dict[Any, tuple[int, Any]] = {}  # by what Ray answers: which item, and which actor
     pending: dict[int, T] = {}  # in order, until their results are taken
     results: dict[int, bytes | None] = {}
     waiting = enumerate(items)
     try:
         while True:
-            while min(held.values()) < HELD and len(pending) < workers * AHEAD:
+            while min(held.values(), default=HELD) < HELD and len(pending) < workers * AHEAD:
                 try:
                     number, item = next(waiting)
                 except StopIteration:
@@ -69,13 +86,17 @@ def _stream(
                 pending[number] = item
                 asked[actor.do.remote(pickle.dumps(item))] = number, actor
                 held[actor] += 1
-            if not pending:
+            first = next(iter(pending), None)
+            if first is None and held:
                 return
-            first = next(iter(pending))
-            if first in results:
+            if first is not None and first in results:
                 yield pending.pop(first), results.pop(first)
                 continue
-            (answer,), _ = ray.wait(list(asked), num_returns=1)
+            (answer,), _ = ray.wait([*asked, *starting], num_returns=1)
+            if answer in starting:
+                ray.get(answer)
+                held[starting.pop(answer)] = 0
+                continue
             number, actor = asked.pop(answer)
             try:
                 results[number] = ray.get(answer)
@@ -84,9 +105,9 @@ def _stream(
             except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
                 results[number] = None
                 if held.pop(actor, None) is not None:  # the first of its items to tell
-                    held[start.remote(load)] = 0
+                    start()
     finally:
-        for actor in held:
+        for actor in (*held, *starting.values()):
             ray.kill(actor)
 
 
@@ -96,12 +117,16 @@ class _Actor:
     def __init__(self, load: Load[Any, Any]) -> None:
         self._load = functools.cache(load)
 
+    def runs(self) -> None:
+        """Answers when the actor has found a place."""
+
     def do(self, item: bytes) -> bytes:
         return _do_packed(self._load, item)
 
 
 def _do_alone(ray: Any, load: Load[T, R], item: T, crashed: Callable[[T], R]) -> R:
-    separate = ray.remote(num_cpus=1, max_retries=0, max_calls=1)(_do_packed)
+    # Not even the spare CPU is sure to be there: after the loss of a node, a worker may have it.
+    separate = ray.remote(num_cpus=0, max_retries=0, max_calls=1)(_do_packed)
     try:
         packed = ray.get(separate.remote(load, pickle.dumps(item)))
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
@@ -168,7 +193,7 @@ def _connected(ray: Any, jobs: int | None) -> Iterator[int]:
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         place = f"at RAY_ADDRESS={address}" if address else "here"
-        token = "; it may need a token in RAY_AUTH_TOKEN" if address else ""
+        token = "; it may need RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
         raise SoundspotError(f"no Ray cluster {place} ({reason}){token}") from error
     try:
         if address:
@@ -210,8 +235,15 @@ def _check_nodes(ray: Any) -> None:
         ask = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(_version)
         try:
             version = ray.get(ask.remote(), timeout=ANSWER)
-        except ray.exceptions.RayError:
+        except ray.exceptions.RayTaskError:
             version = "none that works"
+        except ray.exceptions.RayError as error:
+            if not any(each["Alive"] for each in ray.nodes() if each["NodeID"] == node["NodeID"]):
+                continue  # it died meanwhile, and the others go on
+            raise SoundspotError(
+                f"{node['NodeManagerHostname']} does not say which soundspot it has "
+                f"({type(error).__name__}); run the same command again"
+            ) from error
         if version != soundspot.__version__:
             raise SoundspotError(
                 f"expected soundspot {soundspot.__version__} on every node of the Ray cluster, but "

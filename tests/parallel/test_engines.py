@@ -11,7 +11,7 @@ from work import Counted, halve, halve_or_die, lost, nothing
 from soundspot.common.errors import SoundspotError
 from soundspot.parallel import ray_cluster
 from soundspot.parallel.engines import SERIAL, Engine, map_items, map_loaded
-from soundspot.parallel.processes import AHEAD, process_count
+from soundspot.parallel.processes import AHEAD, process_count, usable_cpus
 
 TWO = Engine("local", 2)
 
@@ -68,6 +68,30 @@ def test_only_the_cores_that_this_process_may_use_count() -> None:
     assert process_count(3) == 3
 
 
+@pytest.mark.parametrize(("quota", "expected"), [("150000 100000", 2), ("5000 100000", 1)])
+def test_a_containers_quota_limits_the_cpus(tmp_path, monkeypatch, quota, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    (tmp_path / "cpu.max").write_text(quota)
+    assert usable_cpus(tmp_path) == expected
+    (tmp_path / "cpu.max").write_text("max 100000")
+    assert usable_cpus(tmp_path) == 64
+
+
+@pytest.mark.parametrize(("load", "policy"), [(0.1, "None"), (99.0, "PASSIVE")])
+def test_threads_sleep_on_a_busy_machine_unless_told_otherwise(load, policy):
+    code = (
+        "import os, sys; from soundspot.parallel import processes; "
+        f"os.getloadavg = lambda: ({load}, 0, 0); processes.calm_threads(); "
+        "print(os.environ['OMP_NUM_THREADS'], os.environ.get('OMP_WAIT_POLICY'), "
+        "'torch' in sys.modules)"
+    )
+    given = {**os.environ, "OMP_NUM_THREADS": "3"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["3", policy, "False"]
+
+
 def test_importing_the_engines_does_not_import_ray() -> None:
     code = "import sys, soundspot.parallel.engines; sys.exit('ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -109,6 +133,7 @@ class DyingActor:
         DyingActor.made += 1
         self.number, self.asked = DyingActor.made, 0
         self.do = SimpleNamespace(remote=self.answer)
+        self.runs = SimpleNamespace(remote=lambda: Answer(b"", False))
 
     def answer(self, item: bytes) -> Answer:
         self.asked += 1

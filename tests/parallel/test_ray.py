@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from work import Counted, halve, halve_or_die, lost, nothing
 
+import soundspot
 from soundspot.common.config import to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.data import preparation
@@ -123,6 +126,64 @@ def test_a_node_with_another_soundspot_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("soundspot.__version__", "0.0")
     with pytest.raises(SoundspotError):
         list(map_items(halve, range(3), TWO, lost))
+
+
+NODES = """
+import faulthandler, os, sys, time
+import ray
+from ray.cluster_utils import Cluster
+from soundspot.parallel.engines import Engine, map_items, map_loaded
+
+def where(item):
+    time.sleep(0.1)
+    return item, ray.get_runtime_context().get_node_id()
+
+def gpu():
+    own = ray.get_runtime_context().get_accelerator_ids()["GPU"]
+    return lambda item: (time.sleep(0.1), tuple(own))[1]
+
+def lost(item):
+    raise AssertionError(item)
+
+if __name__ == "__main__":
+    faulthandler.dump_traceback_later(150, exit=True)
+    head = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 2})
+    others = [head.add_node(num_cpus=1) for _ in range(int(sys.argv[1]))]
+    ray.init(address=head.address, log_to_driver=False)
+    found = map_items(where, range(300), Engine("ray", 1 + len(others)), lost)
+    first, nodes = [], set()
+    while len(nodes) < 2:  # until both have started
+        first.append(next(found))
+        nodes.add(first[-1][1])
+    head.remove_node(next(each for each in others if each.node_id in nodes), allow_graceful=False)
+    rest = list(found)
+    assert [item for item, _ in first + rest] == list(range(300))
+    taken = set(map_loaded(gpu, range(12), Engine("ray"), lost, gpus=True))
+    assert taken and all(len(own) == 1 for own in taken), taken
+    assert set(map_loaded(gpu, range(3), Engine("ray", 1), lost)) == {()}
+    print("survived", len(nodes), flush=True)
+    ray.shutdown()
+    head.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_a_lost_node_costs_no_item_and_gpus_are_taken_where_they_are_wanted(
+    tmp_path: Path,
+) -> None:
+    """Two nodes of this machine, with GPUs that are only said to be there."""
+    script = tmp_path / "nodes.py"
+    script.write_text(NODES)
+    paths = os.pathsep.join([str(tmp_path), str(Path(soundspot.__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, str(script), "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert "survived 2" in done.stdout, done.stderr
 
 
 def prepare_or_die(job, source, stored, marks):
