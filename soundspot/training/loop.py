@@ -34,6 +34,7 @@ from soundspot.model.methods.method import Batch, Method, MethodOutput
 from soundspot.parallel.devices import AUTO, multiplies_bfloat16
 from soundspot.training import distributed
 from soundspot.training.data import TrainingData, batches, steps_per_epoch, whole_split
+from soundspot.training.loggers import open_loggers
 from soundspot.training.optimizer import WeightAverage, make_optimizer
 from soundspot.training.recipe import Recipe, check_same, check_selection
 from soundspot.training.run_folder import (
@@ -129,6 +130,7 @@ class _Run:
         self.interrupted = False
         self._claim_folder(lock)
         self.called = distributed.wrap(self.method, world)
+        self.log = open_loggers(run, recipe, self.console) if world.first else None
         if world.size > 1:
             share = self.config.batch // world.size
             self.console.print(f"{world.size} processes with {share} pairs of each batch")
@@ -290,6 +292,8 @@ class _Run:
             with explain_write_errors(path), path.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
             self.on_validation(self.run)
+        if self.log is not None:
+            self.log(line)
         self._save_state()
         self._say(line)
 

@@ -53,6 +53,7 @@ class TrainConfig:
         save_minutes: Minutes between resumable states, at most.
         amp: Multiply in bfloat16 where precision allows it (autocast) and the hardware is faster at
             it: GPUs, and CPUs with AVX512-BF16 or AMX. Other CPUs multiply in float32.
+        tensorboard: Write the log for TensorBoard too, into the run's folder.
     """
 
     epochs: Annotated[int, Range(1, 10**9)] = 100
@@ -69,6 +70,7 @@ class TrainConfig:
     average: BelowOne = 0.0
     save_minutes: Annotated[float, Range(0)] = 5.0
     amp: bool = False
+    tensorboard: bool = False
 
     retired: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"betas": [0.9, 0.999], "schedule": "constant", "compile": False}
@@ -180,8 +182,9 @@ def with_earlier_meaning(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_same(path: Path, recipe: Recipe) -> None:
-    """Refuse to resume a run whose stored recipe is another one; only its length may differ."""
+    """Refuse to resume a run of another recipe; only its length and loggers may differ."""
     stored = read_typed(path, Recipe, f"delete {path.parent} to start again", with_earlier_meaning)
-    train = replace(stored.train, epochs=recipe.train.epochs, steps=recipe.train.steps)
+    now = recipe.train
+    train = replace(stored.train, epochs=now.epochs, steps=now.steps, tensorboard=now.tensorboard)
     if replace(stored, train=train) != recipe:
         raise SoundspotError(f"{path.parent} has a run of another recipe; choose another --out")

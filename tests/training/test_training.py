@@ -400,6 +400,43 @@ def test_parts_of_a_batch_add_up_where_pairs_know_nothing_of_each_other(encoded,
         train(recipe(encoded, accumulate=2), tmp_path / "sspl", flat)
 
 
+LOGGER = """
+def start(run, recipe):
+    if recipe["train"]["seed"] == 1:
+        return lambda line: 1 / 0
+    def log(line):
+        with open(run / "seen.txt", "a") as file:
+            file.write(f"{line['step']} {line['train_loss'] > -2}" + chr(10))
+    return log
+"""
+
+
+@pytest.mark.parametrize(("seed", "seen"), [(0, ["2 True", "4 True"]), (1, [])])
+def test_an_installed_logger_gets_every_line_and_stops_no_run(
+    encoded, tmp_path, monkeypatch, seed, seen
+):
+    info = tmp_path / "logs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: logs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[soundspot.loggers]\nmine = seen_log:start\n")
+    (tmp_path / "seen_log.py").write_text(LOGGER)
+    monkeypatch.syspath_prepend(tmp_path)
+    train(recipe(encoded, epochs=2, seed=seed), tmp_path / "run", flat)
+    path = tmp_path / "run/seen.txt"
+    assert (path.read_text().splitlines() if path.exists() else []) == seen
+    assert len(losses(tmp_path / "run")) == 2
+
+
+def test_tensorboard_has_the_log(encoded, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    train(recipe(encoded, epochs=2, tensorboard=True), tmp_path / "run", flat)
+    events = EventAccumulator(str(tmp_path / "run")).Reload().Scalars("train/loss")
+    assert [event.step for event in events] == [2, 4]
+    assert [event.value for event in events] == pytest.approx(losses(tmp_path / "run"))
+
+
 def test_a_loss_that_is_not_a_number_stops_with_a_sentence(encoded, tmp_path):
     with pytest.raises(SoundspotError):
         train(recipe(encoded, lr=1e30, lr_heads=1e30), tmp_path, flat)
