@@ -4,17 +4,19 @@ A line of a table is a recipe: a base for the training set at hand (bases.yaml) 
 the line.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from soundspot.common.config import choose, from_dict, override, read_yaml
 from soundspot.data.pair_set import PairSet
+from soundspot.model.methods import METHODS
 from soundspot.training.recipe import Recipe
 
 TABLES = Path(__file__).parent / "tables"
 BASES = "bases"
+RIVAL = "rival"  # the base of methods whose lines name themselves
 QUICK = ("train.steps=80", "train.validate_every=20")
 SIZES = {"10k": 10_000, "144k": 144_000}
 PAPER_TESTS = {"flickr249": "flickr", "flickr250": "flickr", "vggss4692": "vggss", "vggss": "vggss"}
@@ -76,7 +78,16 @@ def find_table(name: str) -> Experiment:
     content = read_yaml(choose("table", name, files))
     if "lines_of" in content:  # another table's, so that they are written down once
         content["lines"] = read_yaml(files[content.pop("lines_of")])["lines"]
-    return from_dict(Experiment, content)
+    found = from_dict(Experiment, content)
+    return replace(found, lines=(*found.lines, *_installed())) if found.bench else found
+
+
+def _installed() -> Iterator[Line]:
+    """A line for every method of another package."""
+    for name in METHODS:
+        if name not in METHODS.lines:
+            settings = (f"method={name}", *METHODS[name].module.line)
+            yield Line(name, RIVAL, settings)
 
 
 def lines_for(experiment: Experiment, pairs: PairSet | TrainingSet) -> list[Line]:

@@ -1,16 +1,24 @@
 """A method is one file and one line, or an entry point of an installed package."""
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+import soundspot
 from soundspot.common.errors import SoundspotError
+from soundspot.features.cache import cache_folder
+from soundspot.features.encoding import encode
+from soundspot.features.spec import FeatureSpec
 from soundspot.model.checkpoint import build_method
 from soundspot.model.methods import METHODS
 from soundspot.model.methods.method import Batch, Method
+from soundspot.reproduce.experiments import TrainingSet, find_table, recipe_of
 
 TOY = """
 from dataclasses import dataclass
@@ -80,6 +88,37 @@ def test_an_installed_package_adds_a_method(tmp_path):
     install(tmp_path, "toy", "toy:Toy")
     assert len(METHODS) == before + 1
     run_toy()
+
+
+@pytest.mark.slow
+def test_the_plugin_of_the_docs_is_encoded_trained_and_listed(tiny_pairs, tmp_path, monkeypatch):
+    source, place = (
+        shutil.copytree(Path(__file__).parents[2] / "docs/plugin", tmp_path / "plugin"),
+        tmp_path / "site",
+    )
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", place, source], check=True)
+    monkeypatch.syspath_prepend(place)
+    spec = FeatureSpec(visual="cosines", audio="bands", views=2)
+    cache = encode(tiny_pairs, cache_folder(tiny_pairs, spec), spec)
+    recipe = tmp_path / "recipe.yaml"
+    features = {"visual": "cosines", "audio": "bands", "views": 2}
+    train = {"epochs": 1, "batch": 4, "accumulate": 2}
+    values = {"pairs": str(tiny_pairs.root), "method": "regress", "features": features}
+    recipe.write_text(json.dumps({**values, "train": train}))
+    run = soundspot.train(recipe, out=tmp_path / "run")
+    card = json.loads((run / "best.json").read_text())
+    assert card["provenance"]["encoder_weights"] == cache.weights  # nobody vouched for them
+    found = soundspot.load(run, device="cpu").localize(
+        np.zeros((40, 50, 3), np.uint8), np.sin(np.arange(48_000))
+    )
+    assert found.similarity.shape == (14, 14)
+    (line,) = [line for line in find_table("main").lines if line.label == "regress"]
+    assert recipe_of(line, tiny_escvoc(), 0, quick=False).train.lr == 1e-3
+
+
+def tiny_escvoc() -> TrainingSet:
+    return TrainingSet("escvoc", Path("nowhere"), "0" * 16)
 
 
 def test_a_package_cannot_replace_a_method(tmp_path):

@@ -89,6 +89,7 @@ class Method(nn.Module):
             Without that, each gets all features.
         per_pair: Whether its loss is a mean over pairs that know nothing of each other, so that a
             batch may be computed in parts (train.accumulate).
+        line: The settings of its line in `reproduce main`, if an installed package adds it.
     """
 
     config_class: ClassVar[type[Any]]
@@ -97,6 +98,7 @@ class Method(nn.Module):
     full_precision: bool = False
     takes_shares: bool = False
     per_pair: bool = False
+    line: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: Any = None) -> None:
         super().__init__()
