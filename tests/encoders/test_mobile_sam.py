@@ -55,16 +55,6 @@ def test_windows_are_filled_up_with_zeros() -> None:
     torch.testing.assert_close(block(x), expected)
 
 
-def test_the_middle_of_the_picture_is_coded_as_zero_angles() -> None:
-    encoder = PromptEncoder()
-    encoder.frequencies.copy_(noise(2, DIM // 2))
-    encoder.point_embeddings[1].weight.data.zero_()
-    place, no_box = encoder.points(torch.tensor([[[31.5, 31.5]]]), 64)[0]
-    assert place[: DIM // 2].abs().max() < 1e-5
-    torch.testing.assert_close(place[DIM // 2 :], torch.ones(DIM // 2))
-    torch.testing.assert_close(no_box, encoder.not_a_point_embed.weight[0])
-
-
 def test_cells_are_coded_as_the_points_in_their_middle() -> None:
     encoder = PromptEncoder()
     encoder.frequencies.copy_(noise(2, DIM // 2))

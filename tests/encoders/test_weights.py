@@ -20,6 +20,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from made_files import limited
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import weights
 from soundspot.encoders.registry import (
@@ -323,22 +324,11 @@ def test_a_cache_that_cannot_be_made_is_one_sentence(site, tmp_path, monkeypatch
     assert caught.value.code == "no-write"
 
 
-def _fetch_with_little_room(results) -> None:  # type: ignore[no-untyped-def]
-    sys.stderr = io.StringIO()  # pytest's is a file, which may not grow either
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50, resource.RLIM_INFINITY))
-    try:
+def test_a_full_disk_has_a_code_and_leaves_nothing(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # pytest's is a file, which may not grow
+    with limited(resource.RLIMIT_FSIZE, 50), pytest.raises(SoundspotError) as caught:
         weights.fetch(MODEL)
-    except SoundspotError as error:
-        results.put(error.code)
-
-
-def test_a_full_disk_has_a_code_and_leaves_nothing(site, tmp_path):
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
-    process = context.Process(target=_fetch_with_little_room, args=(results,))
-    process.start()
-    process.join(timeout=60)
-    assert results.get(timeout=1) == "no-write"
+    assert caught.value.code == "no-write"
     assert cached(tmp_path) == set()
 
 

@@ -42,21 +42,10 @@ def test_barlow_twins_equals_the_reference():
     assert losses.barlow_twins(u, v, 0.03).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_barlow_twins_is_zero_for_equal_decorrelated_features():
-    u = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
-    assert losses.barlow_twins(u, 3 * u + 2).item() == pytest.approx(0, abs=1e-8)
-
-
 def test_w_mse_equals_the_reference():
     z1, z2, _, _ = four(batch=17)
     expected = reference.w_mse(*arrays([z1, z2]), 0.01)
     assert losses.w_mse(z1, z2, 0.01).item() == pytest.approx(expected, abs=1e-5)
-
-
-def test_whitened_features_have_unit_covariance():
-    z = torch.randn(101, 3) @ torch.tensor([[2.0, 1, 0], [0, 1, 5], [1, 0, 1]]) + 7
-    white = losses.whiten(z, ridge=0.0)
-    np.testing.assert_allclose(np.cov(white.T.numpy()), np.eye(3), atol=1e-4)
 
 
 @pytest.mark.parametrize("batch", [5, 7])

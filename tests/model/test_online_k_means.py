@@ -46,21 +46,6 @@ def test_clusters_are_found():
     torch.testing.assert_close(means.centers[labels], middles, atol=0.1, rtol=0)
 
 
-def test_a_resumed_clustering_goes_on_where_it_was():
-    torch.manual_seed(0)
-    batches = torch.randn(6, 11, 5)
-    whole, before, after = (OnlineKMeans(4, 5) for _ in range(3))
-    for batch in batches:
-        whole.update(batch)
-    for batch in batches[:3]:
-        before.update(batch)
-    after.load_state_dict(before.state_dict())
-    for batch in batches[3:]:
-        after.update(batch)
-    assert torch.equal(after.centers, whole.centers)
-    assert torch.equal(after.weights, whole.weights)
-
-
 def test_nothing_passes_gradients():
     means = OnlineKMeans(2, 3)
     x = torch.randn(5, 3, requires_grad=True)

@@ -160,12 +160,7 @@ def media(tmp_path_factory, example) -> Path:
     write_video(folder / "phone.mp4", [np.ascontiguousarray(frame[:, :200])] * 24, song, 12.0)
     write_video(folder / "silent.mp4", [frame] * 6, np.zeros(16_000, np.float32), 6.0)
     (folder / "broken.mp4").write_bytes(b"\0\0\0\x18ftypisom" + bytes(range(256)) * 40)
-    with av.open(str(folder / "mute.mp4"), "w") as file:
-        stream = file.add_stream("libx264", 6)
-        stream.width, stream.height, stream.pix_fmt = 480, 360, "yuv420p"
-        for _ in range(6):
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(frame)))
-        file.mux(stream.encode())
+    write_video(folder / "mute.mp4", [frame] * 6, None, 6.0)
     with av.open(str(folder / "scene.mjpeg"), "w", format="mjpeg") as file:
         stream = file.add_stream("mjpeg", 10)
         stream.width, stream.height, stream.pix_fmt = 480, 360, "yuvj420p"
