@@ -9,15 +9,9 @@ from typing import Literal
 import torch
 
 from soundspot.common.errors import SoundspotError
+from soundspot.inference import moments
 from soundspot.inference.localizer import Localizer
 from soundspot.inference.models import load
-from soundspot.inference.moments import (
-    cut_passages,
-    films_around,
-    find_events,
-    localize_best,
-    loudest_moment,
-)
 from soundspot.inference.outlines import load_outliner
 from soundspot.inference.result import Localization
 from soundspot.inference.sources import hear_events, share_out
@@ -67,17 +61,17 @@ def localize(
         sound.info.require_sound()
         moving = picture.info.kind == "video"
         if at == "best" and moving:
-            best = localize_best(localizer, picture, sound)
+            best = moments.localize_best(localizer, picture, sound)
             return add_mask(best, localizer.device) if outline else best
         if at == "best":  # a photograph has one moment, and of its sound the loudest is heard
-            loudest = loudest_moment(sound)
+            loudest = moments.loudest_moment(sound)
             span = heard_span(sound, loudest.at)
             clip = Clip(read_frame(picture), loudest.waveform, None, span)
         else:
             track = None if audio is None else sound
             clip = read_clip(picture, track, None if at == "middle" else at)
         times = [clip.at] if moving and clip.at is not None else []
-        films = films_around(localizer, picture, times)
+        films = moments.films_around(localizer, picture, times)
     (result,) = localizer.localize_batch([clip.frame], [clip.waveform], films=films)
     result = replace(result, at=clip.at if moving else None, heard=clip.heard)
     return add_mask(result, localizer.device) if outline else result
@@ -119,7 +113,7 @@ def localize_sources(
         device: As `load` takes it.
     """
     localizer = _loaded(model, device)
-    found = partial(find_events, count=count)
+    found = partial(moments.find_events, count=count)
     events = list(hear_events(localizer, path, audio, found))
     sounds = [event.sounds(localizer) if count > 1 else [] for event in events]
     results: list[Localization] = []
@@ -149,7 +143,7 @@ def localize_timeline(
     """
     localizer = _loaded(model, device)
     results: list[Localization] = []
-    for event in hear_events(localizer, path, audio, cut_passages):
+    for event in hear_events(localizer, path, audio, moments.cut_passages):
         chosen = event.sounds(localizer)[:count] if count > 1 else []
         results += event.answers(localizer, chosen, alone=len(chosen) > 1)
     return results

@@ -16,15 +16,7 @@ from PIL import Image
 
 from soundspot.common.errors import SoundspotError
 from soundspot.common.files import write_text
-from soundspot.inference import figures, outputs
-from soundspot.inference.maps import (
-    CONTOUR_LEVEL,
-    PixelBox,
-    box_around,
-    hot_box,
-    map_heat,
-    resize_map,
-)
+from soundspot.inference import figures, maps, outputs
 from soundspot.inference.outlines import Polygon, glow, polygons, run_lengths
 from soundspot.model.evidence import Shares
 
@@ -112,12 +104,12 @@ class Localization:
     @cached_property
     def map(self) -> Float32[np.ndarray, "height width"]:
         """The similarity of every pixel to what is heard: the grid, resized bilinearly."""
-        return resize_map(self.similarity, *(self.size or self.similarity.shape))
+        return maps.resize_map(self.similarity, *(self.size or self.similarity.shape))
 
     @cached_property
     def heat(self) -> Float32[np.ndarray, "height width"]:
         """The map stretched to 0..1; a flat map is 0 everywhere."""
-        return map_heat(self.map)
+        return maps.map_heat(self.map)
 
     @property
     def verdict(self) -> Verdict:
@@ -129,7 +121,7 @@ class Localization:
         return "not visible" if self.doubt is None or self.score < self.doubt else "unknown"
 
     @property
-    def box(self) -> PixelBox | None:
+    def box(self) -> maps.PixelBox | None:
         """x1, y1, x2, y2 in pixels around the mask or, without one, around the largest hot region.
 
         Hot is heat of at least one half; x2 and y2 are exclusive. None unless the verdict is
@@ -137,7 +129,7 @@ class Localization:
         """
         if self.verdict != "visible":
             return None
-        return hot_box(self.heat) if self.mask is None else box_around(self.mask)
+        return maps.hot_box(self.heat) if self.mask is None else maps.box_around(self.mask)
 
     @property
     def outline(self) -> list[Polygon]:
@@ -160,8 +152,8 @@ class Localization:
             raise SoundspotError("this result was stored without its frame", "no-picture")
         heat, box = self.heat, self.box
         if scale is not None:
-            heat = map_heat(self.map, *scale)
-            box = box and hot_box(heat)
+            heat = maps.map_heat(self.map, *scale)
+            box = box and maps.hot_box(heat)
         elif self.mask is not None:
             heat = glow(self.mask, self.similarity)
         place = "" if box is None else "   ·   box {}, {}, {}, {}".format(*box)
@@ -226,7 +218,7 @@ class Localization:
                 "min": float(self.map.min()),
                 "max": float(self.map.max()),
                 "mean": float(self.map.mean()),
-                "area": float((self.heat >= CONTOUR_LEVEL).mean()),
+                "area": float((self.heat >= maps.CONTOUR_LEVEL).mean()),
             },
             "similarity": self.similarity.round(5).tolist(),
         }
