@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -59,9 +60,10 @@ def trained(world, name, settings):
     for step in range(STEPS):
         torch.manual_seed(30 + step)
         views = torch.randn(8, 5, 7, 7), torch.randn(8, 5, 7, 7)
-        whole = Batch(*views, torch.rand(8, 2, 3), torch.arange(8))
+        taught = torch.rand(8, 2, 7, 7) if name == "student" else None
+        whole = Batch(*views, torch.rand(8, 2, 3), torch.arange(8), taught)
         optimizer.zero_grad()
-        output = called(Batch(*(tensor[world.rank :: world.size] for tensor in whole)))
+        output = called(whole.each(itemgetter(slice(world.rank, None, world.size))))
         output.loss.backward()
         first = first or {
             n: p.grad.clone() for n, p in method.named_parameters() if p.grad is not None
