@@ -83,8 +83,8 @@ def view_of_map(
     for name, augment in AUGMENTATIONS.items():
         if name in augmentations:
             # Colors are drawn too, and thrown away: the next place depends on what was drawn.
-            changed = GEOMETRY.get(name, augment)(view, rng)
-            view = changed if name in GEOMETRY else view
+            changed = _scale(view, rng, ground=0.0) if name == "scale" else augment(view, rng)
+            view = changed if name in MOVING else view
     return F.avg_pool2d(view[:1], MAP_PIXELS)[0]
 
 
@@ -252,14 +252,5 @@ AUGMENTATIONS: dict[str, Callable[[Tensor, Rng], Tensor]] = {
     "horizontal_flip": partial(_flip, 2),
     "vertical_flip": partial(_flip, 1),
 }
-# Those that move things, as they move a map: nothing is hot on the ground of a smaller view.
-GEOMETRY: dict[str, Callable[[Tensor, Rng], Tensor]] = {
-    "crop": _crop,
-    "scale": partial(_scale, ground=0.0),
-    "turn": _turn,
-    "translation": _translation,
-    "rotation": _rotation,
-    "horizontal_flip": partial(_flip, 2),
-    "vertical_flip": partial(_flip, 1),
-}
+MOVING = {"crop", "scale", "turn", "translation", "rotation", "horizontal_flip", "vertical_flip"}
 DEFAULT_AUGMENTATIONS = ("crop", "horizontal_flip")
