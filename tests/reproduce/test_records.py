@@ -160,7 +160,7 @@ def test_damaged_records_get_a_sentence(make_plan, keep, tmp_path, kind):
 
 def test_the_committed_records_are_readable():
     known = records.read_records(SHIPPED)
-    assert all(scores.run is not None for scores in known)
+    assert {scores.label for scores in known if scores.run is None} <= {"joined-sspl"}  # it is gone
     assert {"centered disc", "image saliency"} <= {s.label for s in known if s.recipe is None}
     content = SHIPPED.read_bytes()
     assert len(content) < 2e6 and content[4:8] == bytes(4)  # no time in it
