@@ -52,6 +52,14 @@ def refused(capsys: Any, *words: object) -> str:
     return said.err
 
 
+def install(folder: Path, group: str, line: str) -> None:
+    """What an installed package leaves behind that has one entry point."""
+    info = folder / "toybox-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toybox\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[soundspot.{group}]\n{line}\n")
+
+
 @contextmanager
 def limited(what: int, most: int) -> Iterator[None]:
     """Of a resource, such as the size of files, this process has no more."""

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import soundspot
 
 ROOT = Path(soundspot.__file__).parent
@@ -101,35 +99,3 @@ def test_the_top_level_holds_folders_only():
     assert {path.name for path in entries if path.is_file()} == TOP_LEVEL_FILES
     built = {"page"}  # by `make page`
     assert {path.name for path in entries if path.is_dir()} - built == TOP_LEVEL_FOLDERS
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import soundspot.cli.app",
-        "from soundspot.cli import app",
-        "from ..cli import app",
-        "from soundspot import cli",
-        "def later():\n    from soundspot.cli.app import run",
-        "TABLE = {'run': 'soundspot.cli.app:run'}",
-        "from soundspot import train",
-        "import soundspot\nsoundspot.train()",
-    ],
-)
-def test_an_upward_import_is_noticed(tmp_path: Path, line: str):
-    root = make_package(tmp_path, {"data/items.py": line, "cli/app.py": "", "cli/__init__.py": ""})
-    assert len(upward_imports(read_graph(root))) == 1
-
-
-def test_a_cycle_is_noticed(tmp_path: Path):
-    first, second = "from soundspot.data import b", "def f():\n    from . import a"
-    root = make_package(tmp_path, {"data/a.py": first, "data/b.py": second})
-    assert set(import_cycle(read_graph(root))) == {"soundspot.data.a", "soundspot.data.b"}
-
-
-def make_package(folder: Path, files: Mapping[str, str]) -> Path:
-    root = folder / "soundspot"
-    for name, text in {"__init__.py": "", "data/__init__.py": "", **files}.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root

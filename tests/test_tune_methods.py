@@ -1,6 +1,5 @@
 """benchmarks/tune_methods.py: the same budget for every method, on validation data alone."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -40,30 +39,6 @@ def tables(tmp_path, monkeypatch):
     main = {"title": "Methods", "note": "A note.", "lines": LINES}
     (folder / "main.yaml").write_text(json.dumps(main))
     monkeypatch.setattr(experiments, "TABLES", folder)
-
-
-@pytest.mark.slow
-def test_every_trained_line_of_main_gets_the_same_trials(script, tiny_pairs):
-    pairs = dataclasses.replace(tiny_pairs, name="escvoc")
-    trials = script.make_trials(pairs, script.Budget())
-    by_line = {}
-    for trial in trials:
-        by_line.setdefault(trial.label, []).append(trial)
-    assert {len(found) for found in by_line.values()} == {len(script.RATES)}
-    untrained = {"contrastive + object guidance"}  # trained as the line above it
-    assert set(by_line) == {line.label for line in experiments.find_table("main").lines} - untrained
-    for found in by_line.values():
-        assert [trial.recipe.train.lr for trial in found] == [2e-4, 5e-4, 2e-3]
-    spent = {
-        (t.recipe.train.steps, t.recipe.train.batch, t.recipe.train.average, t.recipe.train.amp)
-        for t in trials
-    }
-    assert spent == {(80, 64, 0.9, True)}
-    shortened = {trial.label: trial.shortened for trial in trials if trial.shortened}
-    assert shortened["DSOL"] == {"stage_one": (150, 40)}
-    assert {"CAVL", "MSSL", "DSOL", "FNAC"} <= set(shortened)
-    sspl = by_line["SSPL (w/o PCM)"][0].recipe.train
-    assert sspl.lr_heads == pytest.approx(4 * sspl.lr)  # 2e-3 and 5e-4 in the table
 
 
 @pytest.mark.slow

@@ -215,18 +215,6 @@ def test_a_subset_depends_on_seed_and_ids_alone() -> None:
         drawn(names[:99], 0)
 
 
-def test_subset_of_a_corpus(tmp_path: Path) -> None:
-    for number in range(5):
-        one_color(tmp_path / f"videos/{1234567 + number}.mp4", 40 * number + 20)
-    one = flickr.prepare(
-        tmp_path / "videos", tmp_path / "a", SplitOptions(jobs=1, subset=3, seed=0)
-    )
-    assert len(one.pairset.pairs) == len(one.entries) == 3
-    assert one.pairset.provenance["subset"] == 3
-    with pytest.raises(SoundspotError):
-        flickr.prepare(tmp_path / "videos", tmp_path / "a", SplitOptions(jobs=1, subset=3, seed=1))
-
-
 @pytest.mark.shared_data
 def test_published_lists_are_understood(shared_data: Path) -> None:
     from soundspot.common.id_lists import read_ids

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from encoder_inputs import lpips_tree, noise, saved, tiny_yamnet
+from made_files import install
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders import vgg16, vggish, weights, yamnet
 from soundspot.encoders.logmel import (
@@ -139,10 +140,7 @@ def site_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "toy", raising=False)
     monkeypatch.setenv("SOUNDSPOT_CACHE", str(tmp_path / "cache"))
-    info = tmp_path / "toybox-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toybox\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[soundspot.encoders]\ntoy = toy:ENCODER\n")
+    install(tmp_path, "encoders", "toy = toy:ENCODER")
     return tmp_path
 
 

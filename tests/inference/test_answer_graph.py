@@ -9,12 +9,7 @@ import torch
 from soundspot.encoders import weights
 from soundspot.encoders.views import evaluation_view, normalize
 from soundspot.inference.models import load
-from soundspot.inference.onnx_export import (
-    resize,
-    resizing_matrix,
-    run_onnx,
-    write_answer_graph,
-)
+from soundspot.inference.onnx_export import resize, resizing_matrix, run_onnx, write_answer_graph
 from soundspot.media.clips import read_frame, read_waveform
 from soundspot.media.resizing import resize_frame
 

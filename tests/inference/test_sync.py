@@ -74,11 +74,8 @@ UNEVEN = [t for k, t in enumerate(STEADY) if t in (0.0, *EVENTS) or k % (3 if t 
 WHOLE = [(0.0, SECONDS)]
 CASES = {
     "constant rate": (STEADY, WHOLE),
-    "variable rate": (UNEVEN, WHOLE),
-    "late sound": (STEADY, [(0.4, SECONDS)]),
     "early sound": (STEADY, [(-0.5, SECONDS)]),
-    "a hole in the sound": (STEADY, [(0.0, 1.0), (1.8, SECONDS)]),
-    "all of it": (UNEVEN, [(0.4, 1.0), (1.8, SECONDS)]),
+    "a variable rate, a late sound and a hole in it": (UNEVEN, [(0.4, 1.0), (1.8, SECONDS)]),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import soundspot
+from made_files import install
 from soundspot.common.errors import SoundspotError
 from soundspot.features.cache import cache_folder
 from soundspot.features.encoding import encode
@@ -57,14 +58,6 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toy", raising=False)
 
 
-def install(folder: Path, name: str, value: str) -> None:
-    """What an installed package leaves behind."""
-    info = folder / "toybox-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toybox\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[soundspot.methods]\n{name} = {value}\n")
-
-
 def run_toy() -> Method:
     method = build_method("toy", {"c_v": 5, "c_a": 3, "gain": 2.0})
     views = torch.ones(2, 5, 7, 7)
@@ -85,7 +78,7 @@ def test_an_installed_package_adds_a_method(tmp_path):
     assert "toy" not in METHODS
     before = len(METHODS)
     (tmp_path / "toy.py").write_text(TOY)
-    install(tmp_path, "toy", "toy:Toy")
+    install(tmp_path, "methods", "toy = toy:Toy")
     assert len(METHODS) == before + 1
     run_toy()
 
@@ -122,7 +115,7 @@ def tiny_escvoc() -> TrainingSet:
 
 
 def test_a_package_cannot_replace_a_method(tmp_path):
-    install(tmp_path, "sspl", "toy:Toy")
+    install(tmp_path, "methods", "sspl = toy:Toy")
     assert METHODS["sspl"].module.__name__ == "SSPLPlus"
     assert list(METHODS).count("sspl") == 1
 
@@ -139,7 +132,7 @@ def test_a_package_cannot_replace_a_method(tmp_path):
 )
 def test_a_broken_package_is_one_sentence_that_names_it(tmp_path, text, value):
     (tmp_path / "toy.py").write_text(text)
-    install(tmp_path, "toy", value)
+    install(tmp_path, "methods", "toy = " + value)
     with pytest.raises(SoundspotError) as error:
         build_method("toy", {})
     assert "toybox" in str(error.value) and value in str(error.value)
@@ -148,7 +141,7 @@ def test_a_broken_package_is_one_sentence_that_names_it(tmp_path, text, value):
 
 
 def test_an_unknown_name_is_answered_with_all_choices(tmp_path):
-    install(tmp_path, "toy", "nowhere:Toy")
+    install(tmp_path, "methods", "toy = nowhere:Toy")
     with pytest.raises(SoundspotError) as error:
         build_method("tooy", {})
     assert all(f" {name}" in str(error.value) for name in METHODS)

@@ -168,9 +168,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_lost_node_costs_no_item_and_gpus_are_taken_where_they_are_wanted(
-    tmp_path: Path,
-) -> None:
+def test_a_lost_node_costs_no_item_and_gpus_are_taken_where_they_are_wanted(tmp_path):
     """Two nodes of this machine, with GPUs that are only said to be there."""
     script = tmp_path / "nodes.py"
     script.write_text(NODES)

@@ -63,11 +63,7 @@ def _set(*keys, value):
 
 DAMAGES = {
     "no method": _set("method", value=None),
-    "no average": _set("average", value=None),
-    "no optimizer": _set("optimizer", value=None),
     "no progress": _set("progress", value=None),
-    "method of text": _set("method", value="x"),
-    "a tensor less": lambda stored: stored["method"].popitem(),
     "a tensor more": _set("method", "extra", value=torch.zeros(1)),
     "another shape": lambda s: s["method"].update(
         {k: v[:1] for k, v in s["method"].items() if v.ndim}
@@ -77,13 +73,11 @@ DAMAGES = {
         {k: v * math.nan for k, v in s["method"].items() if v.is_floating_point()}
     ),
     "texts": lambda s: s["method"].update(dict.fromkeys(s["method"], "x")),
-    "an empty average": lambda s: s["average"].clear(),
     "no groups": _set("optimizer", "param_groups", value=[]),
     "other parameters": _set("optimizer", "param_groups", 0, "params", value=[99]),
     "a moment less": lambda s: s["optimizer"]["state"][0].pop("exp_avg"),
     "a moment of another shape": _set("optimizer", "state", 0, "exp_avg", value=torch.zeros(2)),
     "a moment of nobody": _set("optimizer", "state", 9999, value={}),
-    "steps of text": _set("progress", "step", value="3"),
     "steps below zero": _set("progress", "step", value=-1),
     "totals of text": _set("progress", "totals", value={"loss": "x"}),
     "unknown progress": _set("progress", "spet", value=1),

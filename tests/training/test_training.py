@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from filelock import FileLock
 
+from made_files import install
 from soundspot.common.config import from_dict, to_dict
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import random_view, view_generator
@@ -355,10 +356,7 @@ def test_a_set_without_a_validation_split_is_refused(unlabeled):
 
 def test_a_second_training_in_the_same_folder_is_refused(encoded, tmp_path):
     tmp_path.joinpath("run").mkdir()
-    with (
-        FileLock(tmp_path / "run" / ".lock"),
-        pytest.raises(SoundspotError),
-    ):
+    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(SoundspotError):
         train(recipe(encoded), tmp_path / "run", flat)
 
 
@@ -415,10 +413,7 @@ def start(run, recipe):
 def test_an_installed_logger_gets_every_line_and_stops_no_run(
     encoded, tmp_path, monkeypatch, seed, seen
 ):
-    info = tmp_path / "logs-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: logs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[soundspot.loggers]\nmine = seen_log:start\n")
+    install(tmp_path, "loggers", "mine = seen_log:start")
     (tmp_path / "seen_log.py").write_text(LOGGER)
     monkeypatch.syspath_prepend(tmp_path)
     train(recipe(encoded, epochs=2, seed=seed), tmp_path / "run", flat)
