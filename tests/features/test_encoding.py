@@ -2,6 +2,7 @@
 
 import multiprocessing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from filelock import FileLock
 
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
-from soundspot.features import encoding, spec
+from soundspot.features import cache, encoding, spec
 from soundspot.features.cache import FeatureCache, cache_folder
 from soundspot.features.encoding import contents_of, encode, noise_generator
 from soundspot.features.spec import FeatureSpec, load_encoders
@@ -107,6 +108,22 @@ def test_a_killed_run_computes_what_is_missing_and_nothing_else(tiny_pairs, made
         assert path.read_bytes() == (copied / path.name).read_bytes(), path.name
     assert all((copied / name).stat().st_mtime_ns == time for name, time in before.items())
     assert not any(path.exists() for path in left)
+
+
+def test_the_folder_is_listed_as_often_for_many_shards_as_for_few(
+    tiny_pairs, tmp_path, monkeypatch
+):
+    listed, plain = [], Path.glob
+    monkeypatch.setattr(Path, "glob", lambda at, *how: listed.append(at) or plain(at, *how))
+    counts = []
+    for per_shard in (256, 1):
+        for module in (encoding, cache):
+            monkeypatch.setattr(module, "SHARD_FRAMES", per_shard)
+        listed.clear()
+        encode(tiny_pairs, tmp_path / str(per_shard), SPEC)
+        counts.append(listed.count(tmp_path / str(per_shard)))
+    assert len(list(plain(tmp_path / "1", "view*.npy"))) > 9
+    assert counts[0] == counts[1] > 0
 
 
 def test_views_can_be_added_and_more_than_needed_serve(tiny_pairs, copied):
