@@ -128,7 +128,7 @@ def test_what_several_files_cannot_be(capsys, tmp_path, video):
     assert "need a folder" in refused(capsys, "localize", video, video, "-o", "a.png")
     assert "pass it alone" in refused(capsys, "localize", video, str(tmp_path), "-o", "out")
     sentence = refused(capsys, "localize", video, str(tmp_path / "sub" / "video.mkv"))
-    assert "would both become video-soundspot.png" in sentence
+    assert "both become video-soundspot.png" in sentence
 
 
 def test_bad_inputs_are_refused_without_torch(tmp_path, photo):
@@ -232,7 +232,7 @@ def test_a_text_that_is_no_list_of_files_is_called_that(capsys, tmp_path, video)
     text.write_text(f"buy milk\n{'long ' * 99}\n")
     for out in ([], ["-o", str(tmp_path / "out")], ["-o", str(tmp_path / "a.png")]):
         sentence = refused(capsys, "localize", str(text), *out)
-        assert "notes.txt is not a list of files" in sentence and "'buy milk'" in sentence
+        assert "notes.txt names a file" in sentence and "'buy milk'" in sentence
         assert " -o" not in sentence
     text.write_text(f"absent.mp4\n{video}\n")
     assert "name an output folder" in refused(capsys, "localize", str(text))
