@@ -121,6 +121,12 @@ def main() -> None:
             (duets, [scene.audio for scene in annotated_scenes(duets, "duets-val")[::2]]),
         )
     )
+    scores = np.stack(
+        [model.name_scores(model.hear([pairs.waveform(one.audio)]))[0] for one in scenes[::2]]
+    )
+    assert model.table is not None
+    least = scores[:, model.table.learned].max(axis=1).min()
+    sys.stdout.write(f"in every mixture, a learned sound has a score of at least {least:.3f}\n")
     own = truth_maps([scene.boxes for scene in scenes])
     classes = [names.index(scene.cls or "") for scene in scenes]
     at_home = peak_in_truth(np.stack([maps[k // 2, c] for k, c in enumerate(classes)]), own)

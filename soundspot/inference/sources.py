@@ -26,10 +26,13 @@ from soundspot.media.clips import read_frames, read_sounds
 from soundspot.media.decoding import AnyPicture, AnyWaveform
 from soundspot.media.films import Film
 from soundspot.media.opening import Media, opened
-from soundspot.model.evidence import NOISE_NAME
+from soundspot.model.evidence import NOISE_NAME, how_sure
 from soundspot.model.methods.names import Names
 from soundspot.model.sound_classes import logits, read_sound_classes, weigh
 
+# Best score of a learned sound below which none of the classes is heard: all mixtures of two of
+# them have more, as benchmarks/fit_sound_classes.py says.
+KNOWN = 0.04
 AUDIBLE = 0.1  # score from which a name is a candidate
 UNHEARD = -6.0  # logit of all other names of a sound that is made up
 
@@ -193,6 +196,12 @@ def candidates(localizer: Localizer, scene: Again, f_a: Float[Tensor, "1 p a"]) 
     """What a sound may hold, best first."""
     if localizer.table is None:
         return []
+    scores, noise = (
+        torch.from_numpy(part) for part in (localizer.name_scores(f_a), localizer.noise_scores)
+    )
+    named = _named(localizer, f_a)
+    if how_sure(scores, noise, localizer.table)[0, 0] < KNOWN:
+        return sorted(named, key=lambda candidate: -candidate.score)
     classes = read_sound_classes()
     typical = classes.typical.to(f_a)[:, None]
     maps = localizer.learned.method.maps(
@@ -200,13 +209,12 @@ def candidates(localizer: Localizer, scene: Again, f_a: Float[Tensor, "1 p a"]) 
     )
     peaks = maps.float().amax(dim=(1, 2)).cpu() / (localizer.threshold or 1.0)
     heard = logits(f_a.cpu(), classes.weight, classes.bias)
-    scores = weigh(heard, peaks[None], classes.usual, classes.picture)[0]
+    weighed = weigh(heard, peaks[None], classes.usual, classes.picture)[0]
     found = [
-        Candidate(name.capitalize(), float(heard[0, k].sigmoid()), float(scores[k]), typical[[k]])
+        Candidate(name.capitalize(), float(heard[0, k].sigmoid()), float(weighed[k]), typical[[k]])
         for k, name in enumerate(classes.names)
     ]
-    found += _named(localizer, f_a)
-    return sorted(found, key=lambda candidate: -candidate.score)
+    return sorted([*found, *named], key=lambda candidate: -candidate.score)
 
 
 def _named(localizer: Localizer, f_a: Float[Tensor, "1 p a"]) -> list[Candidate]:
