@@ -1,5 +1,6 @@
 import errno
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePath
 
@@ -100,6 +101,16 @@ def test_a_pipe_stays_and_its_reader_gets_everything(tmp_path: Path) -> None:
         write_bytes(pipe, b"all of it")
         assert read.result(timeout=60) == b"all of it"
     assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))  # of its own: writes nowhere
+        write_text(device, "gone")
+    except (AttributeError, PermissionError):
+        pytest.skip("needs the right to make and use a device in a temporary folder")
+    assert device.is_char_device() and list(tmp_path.iterdir()) == [device]
 
 
 def test_files_are_listed_once_though_links_make_a_circle(tmp_path: Path) -> None:

@@ -114,7 +114,8 @@ def test_several_processes_train_every_method_as_one_does(tmp_path):
         for key, expected in trained(alone, method, settings).items():
             for found in ranks:
                 what, within = f"{name}: {key}", 1e-4 if key.endswith("at the end") else 1e-5
-                assert torch.allclose(found[name][key], expected, within, within), what
+                off = (found[name][key] - expected).abs().max() / (1 + expected.abs().max())
+                assert off <= within, f"{what}: {off}"
                 assert torch.equal(found[name][key], ranks[0][name][key]), what
 
 
