@@ -89,11 +89,3 @@ def test_the_page(set_up, here):
     assert {"where.png", "where.json", "bark.png", "hum.png", "where.mp4"} <= made
     assert (here / "report" / "report.html").is_file()
     assert isinstance(names["mine"], Localizer)
-
-
-def test_wrong_inputs_are_refused_before_anything_is_written(here):
-    with pytest.raises(soundspot.SoundspotError):
-        soundspot.train("absent.yaml", out="run")
-    with pytest.raises(soundspot.SoundspotError):
-        soundspot.evaluate([], ["escvoc-val"], data="pairs", out="photo.jpg")
-    assert not Path("run").exists()

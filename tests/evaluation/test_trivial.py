@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from soundspot.evaluation.protocols import PROTOCOLS, score
-from soundspot.evaluation.trivial import baselines, ceiling, disc, guide, random_maps, saliency
+from soundspot.evaluation.trivial import baselines, ceiling, disc, guide, random_maps
 
 
 def truth_of(area, size=4):
@@ -23,11 +23,6 @@ def test_disc_is_centered_and_covers_its_share():
     assert (mask == mask[::-1]).all() and (mask == mask[:, ::-1]).all() and (mask == mask.T).all()
     assert mask.sum() == 25_076  # of 25,088, half of the frame
     assert disc(224, share=0.25).mean() == pytest.approx(0.25, abs=1e-3)
-
-
-def test_saliency_is_the_mean_of_absolute_features():
-    features = np.array([[[[1.0, -2.0]], [[-3.0, 0.0]]]])
-    assert saliency(features).tolist() == [[[2.0, 1.0]]]
 
 
 @pytest.mark.parametrize(("area", "lvs", "ezvsl"), [(4, 4 / 7, 4 / 8), (12, 7 / 12, 8 / 12)])

@@ -67,23 +67,6 @@ def test_triptych_of_any_shape(shape, labels):
     assert 700 < page.width < 1500 and 350 < page.height < 600
 
 
-def test_a_caption_needs_room_below_and_nothing_else_moves():
-    frame, heat = gray(97, 131), ramp(97, 131)
-    plain = figures.triptych(frame, heat, TONE)
-    two = figures.triptych(frame, heat, TONE, caption=("heard: Dog", "peak cosine 0.5"))
-    assert two.width == plain.width and two.height == plain.height + figures.LINE
-    upper = np.asarray(plain)[: plain.height - 45]
-    np.testing.assert_array_equal(np.asarray(two)[: len(upper)], upper)
-    assert (np.asarray(two)[len(upper) :] != 255).any()
-
-
-def test_pages_are_stacked_as_rows():
-    whole = figures.stack([Image.new("RGB", (5, 3), "red"), Image.new("RGB", (7, 2), "blue")])
-    assert whole.size == (7, 5)
-    assert whole.getpixel((0, 2)) == (255, 0, 0) and whole.getpixel((6, 3)) == (0, 0, 255)
-    assert whole.getpixel((6, 0)) == figures.WHITE
-
-
 @pytest.mark.parametrize("ending", outputs.PICTURE_FORMATS)
 def test_the_ending_names_the_format(tmp_path: Path, ending: str):
     path = tmp_path / f"p{ending.upper()}"

@@ -14,7 +14,6 @@ from soundspot.model.attention import (
     min_max,
     self_attended,
     similarity,
-    spatial_softmax,
 )
 
 
@@ -79,11 +78,6 @@ def test_min_max_of_a_flat_map_is_zero_and_finite():
 def test_scalings_by_hand(name, expected):
     s = torch.tensor([[[-1.0, 0.0, 1.0]]])
     torch.testing.assert_close(SCALINGS[name](s), torch.tensor([[expected]]))
-
-
-def test_a_low_temperature_picks_the_peak():
-    weights = spatial_softmax(torch.tensor([[[0.0, 1.0, 0.9]]]), temperature=0.01)
-    assert weights[0, 0, 1] > 0.999
 
 
 @pytest.mark.parametrize(

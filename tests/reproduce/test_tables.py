@@ -12,7 +12,7 @@ from soundspot.evaluation.intervals import Interval, Spread
 from soundspot.evaluation.metrics import auc, ciou_at
 from soundspot.reproduce import experiments, figures, results, runs
 from soundspot.reproduce.experiments import Line
-from soundspot.reproduce.records import Results, TableLine
+from soundspot.reproduce.records import TableLine
 from tests.reproduce.conftest import BASES
 
 pytestmark = pytest.mark.usefixtures("thin_vgg16")
@@ -176,27 +176,6 @@ def test_ranks_by_hand():
     # A protocol that a line was not scored by does not count.
     other = dataclasses.replace(lines[0], protocols={**lines[0].protocols, "new": (0.0, 0.0)})
     assert results.with_mean_ranks([other, *lines[1:]])[0].mean_rank == 1.25
-
-
-def test_the_printed_table_by_hand():
-    seeds = ({"steps": 3900}, {"steps": 3900})
-    ours = dataclasses.replace(
-        made_line("ours", gflops=47.62, published=(0.743, 0.587), original=(0.582, 0.525)),
-        ciou=Spread(0.25, 0.0625, 2),
-        ciou_interval=Interval(0.125, 0.5),
-        seeds=seeds,
-    )
-    disc = made_line("disc", 0.1, 0.2)
-    origin = ("soundspot reproduce table", "abc", "flickr", "123", False, ("flickr249",), 249)
-    made = results.as_table(Results(3, "table", "Table", "Note.", *origin, (ours,), (disc,)))
-    scores = "cIoU", "95 % interval", "AUC", "GFLOPs"
-    quoted = "paper cIoU", "paper AUC", "original cIoU", "original AUC"
-    assert made.header == ("", "steps", "seeds", *scores, *quoted)
-    numbers = "0.250 ± 0.062", "0.125–0.500", "0.375", "47.6", "0.743", "0.587", "0.582", "0.525"
-    assert made.rows == (
-        ("ours", "3,900", "2", *numbers),
-        ("disc", "–", "–", "0.100", "0.000–1.000", "0.200", *"–––––"),
-    )
 
 
 def test_guidance_changes_the_scores_of_the_same_run(make_plan, tables):
