@@ -31,13 +31,16 @@ def process_count(jobs: int | None) -> int:
 
 def usable_cpus(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """CPUs that this process may use: those of its affinity, or fewer by a container's quota."""
-    have = hasattr(os, "sched_getaffinity")
-    count = len(os.sched_getaffinity(0)) if have else os.cpu_count() or 1
     try:
         quota, period = (cgroups / "cpu.max").read_text().split()
-        return max(1, min(count, round(int(quota) / int(period))))
+        return max(1, min(_affinity(), round(int(quota) / int(period))))
     except (OSError, ValueError):  # no such file, or "max": no quota
-        return count
+        return _affinity()
+
+
+def _affinity() -> int:
+    have = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if have else os.cpu_count() or 1
 
 
 def calm_threads() -> None:
@@ -49,7 +52,8 @@ def calm_threads() -> None:
     if "torch" in sys.modules:
         return
     count = usable_cpus()
-    os.environ.setdefault("OMP_NUM_THREADS", str(count))
+    if count < _affinity():  # torch knows of affinity, and of cores with two threads
+        os.environ.setdefault("OMP_NUM_THREADS", str(count))
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > count / 2:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
