@@ -21,20 +21,7 @@ from soundspot.common.files import TEMPORARY, atomic_write, locked, write_text
 from soundspot.common.progress import counting
 from soundspot.data.pair_set import PairSet
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
-from soundspot.features.cache import (
-    CODE_VERSION,
-    DESCRIPTION,
-    SHARD_FRAMES,
-    Contents,
-    FeatureCache,
-    cache_folder,
-    contents_of,
-    grid_shape,
-    read_description,
-    shard_names,
-    sound_shape,
-    sound_shards,
-)
+from soundspot.features import cache
 from soundspot.features.spec import Encoders, FeatureSpec, kind_of, load_encoders, rounded
 from soundspot.media.sound import add_noise
 from soundspot.parallel.devices import AUTO, choose_device
@@ -49,7 +36,7 @@ class _Work(NamedTuple):
     pairs: PairSet
     spec: FeatureSpec
     encoders: Encoders
-    contents: Contents
+    contents: cache.Contents
 
 
 class _Shard(NamedTuple):
@@ -69,18 +56,18 @@ def encode(
     advance: Callable[[int], None] = lambda done: None,
     engine: Engine = SERIAL,
     device: str = AUTO,
-) -> FeatureCache:
+) -> cache.FeatureCache:
     """Compute what a cache lacks; safe to kill, to repeat and to run in parallel.
 
     Joined visual encoders have a cache each. `advance` is called after every batch or shard with
     the number of views or sounds in it.
     """
     encoders = load_encoders(spec, choose_device(device))
-    work = _Work(pairs, spec, encoders, contents_of(pairs))
-    description = folder / DESCRIPTION
-    with _claimed(description, True, _leftovers(folder)[DESCRIPTION]):
+    work = _Work(pairs, spec, encoders, cache.contents_of(pairs))
+    description = folder / cache.DESCRIPTION
+    with _claimed(description, True, _leftovers(folder)[cache.DESCRIPTION]):
         if description.exists():
-            read_description(description, _describe_cache(work))
+            cache.read_description(description, _describe_cache(work))
         else:
             write_text(description, json.dumps(_describe_cache(work), indent=1))
     shards = list(_shards(folder, work))
@@ -91,7 +78,7 @@ def encode(
         names = [shard.path.name for shard in shards]
         for rows in map_loaded(load, names, engine, _worker_died, device != "cpu"):
             advance(rows)
-    return FeatureCache.open(folder, pairs, spec, encoders.digest)
+    return cache.FeatureCache.open(folder, pairs, spec, encoders.digest)
 
 
 def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> None:
@@ -108,9 +95,9 @@ def _write_here(shards: Sequence[_Shard], advance: Callable[[int], None]) -> Non
 def _load_maker(root: Path, folder: Path, spec: FeatureSpec, device: str) -> Callable[[str], int]:
     """What another process needs to compute shards by name, with its own encoders."""
     pairs = PairSet.open(root)
-    work = _Work(pairs, spec, load_encoders(spec, choose_device(device)), contents_of(pairs))
+    work = _Work(pairs, spec, load_encoders(spec, choose_device(device)), cache.contents_of(pairs))
     # It may be on a machine with other weights, or see another copy of the pair set.
-    read_description(folder / DESCRIPTION, _describe_cache(work))
+    cache.read_description(folder / cache.DESCRIPTION, _describe_cache(work))
     return partial(_make_shard, {shard.path.name: shard for shard in _shards(folder, work)})
 
 
@@ -126,15 +113,15 @@ def _worker_died(name: str) -> int:
     raise SoundspotError(f"the process of {name} died (out of memory?); the same command resumes")
 
 
-def size_on_disk(spec: FeatureSpec, contents: Contents) -> int:
+def size_on_disk(spec: FeatureSpec, contents: cache.Contents) -> int:
     """Bytes that a cache will take."""
-    grid = int(np.prod(grid_shape(spec))) * np.float16().nbytes
-    sound = int(np.prod(sound_shape(spec))) * np.float32().nbytes
+    grid = int(np.prod(cache.grid_shape(spec))) * np.float16().nbytes
+    sound = int(np.prod(cache.sound_shape(spec))) * np.float32().nbytes
     sounds = spec.versions * len(contents.sounds)
     return (views_and_sounds(spec, contents) - sounds) * grid + sounds * sound
 
 
-def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
+def views_and_sounds(spec: FeatureSpec, contents: cache.Contents) -> int:
     """How many encoder passes a cache takes: the total of its progress bar."""
     frames = len(contents.train_frames) * spec.views + len(contents.eval_frames)
     return frames + spec.versions * len(contents.sounds)
@@ -142,7 +129,7 @@ def views_and_sounds(spec: FeatureSpec, contents: Contents) -> int:
 
 def _describe_cache(work: _Work) -> dict[str, Any]:
     return {
-        "code_version": CODE_VERSION,
+        "code_version": cache.CODE_VERSION,
         "spec": kind_of(work.spec),
         "weights": work.encoders.digest,
         "pairs": work.pairs.fingerprint(),
@@ -156,9 +143,9 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
     left = _leftovers(folder)  # listed once: a large cache has thousands of files
     for version in range(spec.versions):
         start = 0
-        for name, rows in sound_shards(folder, version, len(contents.sounds)):
+        for name, rows in cache.sound_shards(folder, version, len(contents.sounds)):
             compute_sounds = partial(_encode_sounds, work, version, start)
-            shape: tuple[int, ...] = (rows, *sound_shape(spec))
+            shape: tuple[int, ...] = (rows, *cache.sound_shape(spec))
             yield _Shard(folder / name, shape, np.float32, compute_sounds, left[name])
             start += rows
     for name, frames, view in (
@@ -166,9 +153,9 @@ def _shards(folder: Path, work: _Work) -> Iterator[_Shard]:
         *((f"view{k:02d}", contents.train_frames, k) for k in range(spec.views)),
     ):
         start = 0
-        for file, rows in shard_names(name, len(frames), SHARD_FRAMES):
+        for file, rows in cache.shard_names(name, len(frames), cache.SHARD_FRAMES):
             compute = partial(_encode_frames, work, frames, view, start)
-            shape = (rows, *grid_shape(spec))
+            shape = (rows, *cache.grid_shape(spec))
             yield _Shard(folder / file, shape, np.float16, compute, left[file])
             start += rows
 
@@ -250,9 +237,9 @@ def encode_with_bar(
     device: str = AUTO,
 ) -> None:
     """Encode into the pair set's own folder and show progress; first say how big it will be."""
-    contents = contents_of(pairs)
+    contents = cache.contents_of(pairs)
     for part in spec.parts:
-        place, total = cache_folder(pairs, part), views_and_sounds(part, contents)
+        place, total = cache.cache_folder(pairs, part), views_and_sounds(part, contents)
         say(f"{total} views and sounds, {size_on_disk(part, contents) / 1e9:.2f} GB, into {place}")
         with counting("encoding", total) as advance:
             encode(pairs, place, part, advance, engine, device)
