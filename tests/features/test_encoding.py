@@ -13,8 +13,8 @@ from filelock import FileLock
 from soundspot.common.errors import SoundspotError
 from soundspot.encoders.views import evaluation_view, random_view, view_generator
 from soundspot.features import cache, encoding, spec
-from soundspot.features.cache import FeatureCache, cache_folder
-from soundspot.features.encoding import contents_of, encode, noise_generator
+from soundspot.features.cache import FeatureCache, cache_folder, contents_of
+from soundspot.features.encoding import encode, noise_generator
 from soundspot.features.spec import FeatureSpec, load_encoders
 from soundspot.media.sound import add_noise
 
