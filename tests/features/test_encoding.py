@@ -117,8 +117,7 @@ def test_the_folder_is_listed_as_often_for_many_shards_as_for_few(
     monkeypatch.setattr(Path, "glob", lambda at, *how: listed.append(at) or plain(at, *how))
     counts = []
     for per_shard in (256, 1):
-        for module in (encoding, cache):
-            monkeypatch.setattr(module, "SHARD_FRAMES", per_shard)
+        monkeypatch.setattr(cache, "SHARD_FRAMES", per_shard)
         listed.clear()
         encode(tiny_pairs, tmp_path / str(per_shard), SPEC)
         counts.append(listed.count(tmp_path / str(per_shard)))
