@@ -13,7 +13,8 @@ export const topLabels = (scores, names) =>
     .sort((a, b) => b.score - a.score)
     .slice(0, TOP);
 
-export function shortName(labels, words) {
+export function shortName(all, words) {
+  const labels = all.filter(({ name }) => name !== words.silence);
   if (!labels.length || labels[0].score < words.worthSaying) return words.unnamed;
   const likely = labels.filter(({ score }) => score >= words.nearly * labels[0].score);
   const best = likely.find(({ name }) => !words.broad.includes(name)) ?? likely[0];

@@ -11,7 +11,7 @@ const words = {
     sure: "{name}!", visible: "{name}.", absent: "{name}, away", absentVoice: "{name}, nobody",
     perhaps: "{name}, or not", visibleUnnamed: "here", unknown: "{name}?", unknownUnnamed: "?",
   },
-  broad: ["Animal"], voices: ["Speech"], unnamed: "A sound", worthSaying: 0.1, nearly: 0.6, sure: 1.25, sureName: 0.5,
+  broad: ["Animal"], voices: ["Speech"], silence: "Silence", unnamed: "A sound", worthSaying: 0.1, nearly: 0.6, sure: 1.25, sureName: 0.5,
 };
 const close = (a, b, by = 1e-6) => assert.ok(Math.abs(a - b) <= by, `${a} is not ${b}`);
 const label = (name, score) => ({ name, score });
@@ -47,6 +47,7 @@ test("loudness ignores a constant offset; channels are averaged", () => {
 test("a sound is named by its likeliest name that is not too broad", () => {
   assert.equal(shortName([label("Animal", 0.9), label("Dog, barking", 0.6)], words), "Dog");
   assert.equal(shortName([label("Animal", 0.9), label("Dog", 0.5)], words), "Animal");
+  assert.equal(shortName([label("Silence", 0.9), label("Dog", 0.5)], words), "Dog");
   assert.equal(shortName([label("Dog", 0.09)], words), "A sound");
   assert.equal(shortName([], words), "A sound");
 });

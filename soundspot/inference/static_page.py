@@ -154,6 +154,7 @@ def page_words() -> dict[str, Any]:
         "broad": sorted(words.BROAD),
         "voices": sorted(words.VOICES),
         "unnamed": words.UNNAMED,
+        "silence": words.SILENCE,
         "worthSaying": words.WORTH_SAYING,
         "nearly": words.NEARLY,
         "sure": words.SURE,
