@@ -294,11 +294,6 @@ def test_the_list_tells_what_is_cached(site, registered):
     assert set(sizes) == {"toy-photo", "toy-model"}
 
 
-def test_damaged_media_are_fetched_again(site):
-    weights.media(IMAGE).write_bytes(b"another picture")
-    assert weights.media(IMAGE).read_bytes() == PHOTO
-
-
 def test_another_conversion_is_made_again(site, monkeypatch, tmp_path):
     assert_loaded()
     monkeypatch.setattr(weights, "CONVERSION", weights.CONVERSION + 1)

@@ -23,7 +23,7 @@ def test_resizing_by_a_product_is_that_of_the_encoders_view(size: int):
 
 
 def small(frame: np.ndarray) -> np.ndarray:
-    """The frame in a corner of a gray one, for a second look."""
+    """The frame in a corner of a gray one, to zoom in on."""
     canvas = np.full_like(frame, 128)
     canvas[140:230, 20:110] = resize_frame(frame, 90, 90)
     return canvas

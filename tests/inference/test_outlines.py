@@ -2,7 +2,6 @@
 
 import json
 import logging
-import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -201,14 +200,6 @@ def test_without_a_mask_the_map_has_to_serve(tmp_path) -> None:
     with Image.open(tmp_path / "mask.png") as image:
         assert image.size == (6, 4)
         assert not np.asarray(image).any()
-
-
-def test_a_mask_survives_pickling_and_changes_the_picture() -> None:
-    result = replace(SEEN, mask=MASK)
-    again = pickle.loads(pickle.dumps(result))
-    np.testing.assert_array_equal(again.mask, MASK)
-    assert again.box == result.box
-    assert (np.asarray(result.picture()) != np.asarray(SEEN.picture())).any()
 
 
 def test_a_result_stored_before_there_were_masks_can_be_read() -> None:

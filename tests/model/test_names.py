@@ -1,4 +1,4 @@
-"""names.py: by hand on a tiny bridge, as a checkpoint, and with the real classifiers."""
+"""names.py: by hand on a tiny label map, as a checkpoint, and with the real classifiers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +110,7 @@ def test_a_checkpoint_holds_all_that_it_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.weights
-def test_a_bridge_of_ones_own_is_a_model_and_its_mistakes_are_told(tmp_path: Path) -> None:
+def test_a_label_map_of_ones_own_is_a_model_and_its_mistakes_are_told(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("dog: Bark -> beagle")
     assert soundspot.load(path).card.config["things"] == 1

@@ -109,13 +109,6 @@ def test_maps_may_leave_out_what_all_sounds_have_in_common():
     assert torch.equal(model.common_sound, before)
 
 
-def test_heads_are_projector_and_predictor():
-    model = SSPL(SMALL)
-    names = {id(p): n for n, p in model.named_parameters()}
-    heads = {names[id(p)] for p in model.heads}
-    assert heads == {n for n in names.values() if n.startswith(("branch.projector", "predictor"))}
-
-
 def test_the_map_is_the_cosine_of_the_transformed_sound_with_what_the_pcm_gives():
     model, data = SSPL(dataclasses.replace(SMALL, pcm=True)).eval(), small_batch(1, (7, 7))
     f_v = model.branch.pcm(data.f_v1, pooled_audio(data.f_a)).detach().double().numpy()
