@@ -45,7 +45,7 @@ def address(example) -> Iterator[str]:
     thread.join()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def playwright():
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
@@ -54,7 +54,7 @@ def playwright():
         yield tool
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its pages go on playing
 def browser(playwright, media: Path):
     """Its camera sees the example's picture, its microphone hears the bird."""
     devices = (
@@ -104,7 +104,7 @@ class Visitor:
         assert self.failed == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def visitor(browser, address: str) -> Iterator[Visitor]:
     found = Visitor(browser, address)
     yield found
@@ -112,12 +112,12 @@ def visitor(browser, address: str) -> Iterator[Visitor]:
     found.check()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def opened_phone(visitor: Visitor):
     return visitor.open(390, 844, "light")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def opened_desk(visitor: Visitor):
     return visitor.open(1280, 900, "dark")
 
