@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ import onnxruntime
 from playwright.sync_api import sync_playwright
 
 from soundspot.inference import static_page
+from soundspot.training.run_folder import git_commit
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync")
 DEVICES = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
@@ -195,7 +197,8 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name:45} {value:10.2f}")
     if wanted.out is not None:
-        wanted.out.write_text(json.dumps(found, indent=1) + "\n")
+        made = {"command": " ".join(["python", *sys.argv]), "commit": git_commit()}
+        wanted.out.write_text(json.dumps({**made, **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
